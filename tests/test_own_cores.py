@@ -14,7 +14,7 @@ from tinyruns import TINY, output, python
 import tinyrmc
 from tinyrmc import cores, nn
 from tinyrmc import primitives as p
-from tinyrmc.cli import plot, report, sweep, train
+from tinyrmc.cli import evaluate, generate, play, plot, report, sweep, train
 from tinyrmc.config import from_json, to_json, words_of
 from tinyrmc.cores import CoreConfig, build_core, describe, registry
 from tinyrmc.errors import ConfigError, UsageError, UserError
@@ -83,6 +83,7 @@ def file(tmp_path, monkeypatch):
     yield folder / "mycores.py"
     registry.restore(before)
     discovery._brought.clear()
+    discovery._given.clear()
     for name in {*sys.modules} - modules:
         if name.startswith(discovery.PACKAGE) or name == "sizes":
             del sys.modules[name]
@@ -133,11 +134,65 @@ def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
 
     plot.main(["one", "two", "rmc", "--out", "curves.png"])
     assert Path("curves.png").stat().st_size > 1000
-    file.rename(file.with_name("moved.py"))
-    sys.modules.pop(discovery._own_name(file))
+
+
+@pytest.mark.slow
+def test_every_command_finds_a_core_whose_file_has_moved(file, capsys):
+    """All of them open runs in one way, and take --core."""
+    run_train(*TINY, "--core", file, *MORE, "--run", "one")
+    tinyrmc.save(tinyrmc.load("one").core, "core.npz")
+    steps = int(TINY[TINY.index("--train.steps") + 1])
+    longer = ["--resume", "one", "--train.steps", str(2 * steps)]
+    cases = [
+        (evaluate, ["one", "--json"], None),
+        (report, ["one"], None),
+        (plot, ["one", "--out", "curves.png"], None),
+        (plot, ["analyses", "one"], "nothing to examine"),
+        (plot, ["attention", "one"], "no slots that attend"),
+        (plot, ["hops", "one"], "no memory network"),
+        (plot, ["episode", "one"], "no world to play in"),
+        (generate, ["one", "The"], "writes no text"),
+        (play, ["box_world", "--agent", "one"], "no world to play in"),
+        (train, longer, None),
+    ]
+    elsewhere = file.parent / "elsewhere"
+    elsewhere.mkdir()
+    for each in file, file.with_name("sizes.py"):
+        each.rename(elsewhere / each.name)
+    moved = elsewhere / file.name
+    renamed = moved.with_name("ours.py")
+    renamed.write_text(DELTA)
+    for command, words, says in cases:
+        forget()
+        with pytest.raises(
+            UserError, match=r"is not in .*it is now: --core mycores.py"
+        ):
+            command.main(words)
+        for given in (moved,) if command is train else (moved, renamed):
+            forget()
+            asked = [*words, "--core", str(given)]
+            if says is None:
+                assert command.main(asked) == 0
+                continue
+            with pytest.raises(UserError, match=says):
+                command.main(asked)
+    forget()
+    tinyrmc.load("one")  # it was resumed with the file's new place
+    forget()
+    with pytest.raises(UserError, match=r"core is not in .*in Python load_cores"):
+        tinyrmc.load("core.npz")
+    discovery.load_cores([str(moved)])
+    assert type(tinyrmc.load("core.npz")).__name__ == "Delta"
+
+
+def forget():
+    """As if this process had loaded no file with a core."""
+    for name in {*sys.modules}:
+        if name.startswith(discovery.PACKAGE) or name == "sizes":
+            del sys.modules[name]
+    registry.restore({k: e for k, e in registry.cores().items() if k != "fading"})
     discovery._brought.clear()
-    with pytest.raises(UserError, match=r"core is not in .*mycores.py any mo"):
-        tinyrmc.load("one")
+    discovery._given.clear()
 
 
 def test_every_task_and_preset_takes_it(file):
@@ -184,6 +239,9 @@ def test_a_sweep_trains_it_beside_others(file, capsys):
     assert len([*Path("swept").glob("model.core=fading*/config.json")]) == 2
     assert sweep.main(["--resume", "swept"]) == 0
     report.main(["swept"])
+    moved = file.rename(file.with_name("moved.py"))
+    forget()
+    assert sweep.main(["--resume", "swept", "--core", str(moved)]) == 0
     assert "fading" in capsys.readouterr().out
 
 

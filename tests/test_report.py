@@ -232,8 +232,8 @@ def test_an_extended_run_has_a_row_of_its_own(larger):
     assert parts(runs[1].config) == ["quick", "(extended from 5, 1,000 steps)"]
 
 
-def test_rows_name_the_core_beside_one_of_ones_own(larger):
-    """And the file that has it by its name alone, wherever it lies."""
+def test_rows_name_their_cores_where_these_differ(larger):
+    """And the file that has one by its name alone, wherever it lies."""
     (group,) = tables.summary([logged(larger, 0)])["groups"]
     labels = "quick --model.core gated --core '/tmp/my paper/core.py'", "quick"
     groups = [
@@ -250,7 +250,17 @@ def test_rows_name_the_core_beside_one_of_ones_own(larger):
         "`quick --model.core gated --core core.py`",
         "`quick --model.core lstm`",
     ]
+    groups[0]["notes"] = ["two words"]
     assert "/tmp" not in tables.markdown(found) + tables.by_seed(found)
+    assert "Note on a.py quick --model.core gated --core core.py: two" in (
+        tables.trained_on(found)
+    )
+    groups[0]["label"] = "quick --model.core gated"  # one of ours
+    assert [next(iter(row.values())) for row in rows_of(found)][1] == (
+        "`quick --model.core lstm`"
+    )
+    del groups[1]["config"]["model"]  # a network without a choice
+    assert [next(iter(row.values())) for row in rows_of(found)][1] == "`quick`"
 
 
 def test_the_legend_explains_what_is_there(larger):

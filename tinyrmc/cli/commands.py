@@ -218,12 +218,35 @@ def _drop_output() -> None:
 # --- Words that commands share --------------------------------------------------------
 
 
-def add_data_dir(
+OWN_CORES = "a file with cores of your own, for --model.core (tinyrmc.register_core)"
+MOVED = "where a core of your own is that a run needs, if its file has moved"
+
+
+def add_places(
     parser: Parser,
-    says: str = "where the data of the run's task are, if they have moved",
+    data: str = "where the data of the run's task are, if they have moved",
+    core: str = MOVED,
 ) -> None:
-    """Give a command that opens runs the flag that says where their data are."""
-    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=says)
+    """Give a command that opens runs the flags that say where their data and cores
+    are.
+    """
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=data)
+    add_core(parser, core)
+
+
+def add_core(parser: argparse.ArgumentParser, says: str = OWN_CORES) -> None:
+    """Give a command the flag that names files with cores, which are loaded at once."""
+    parser.add_argument("--core", action=_Core, default=[], metavar="FILE", help=says)
+
+
+class _Core(argparse.Action):
+    """Registers the cores of a file, and keeps its name."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from ..training.discovery import load_cores
+
+        load_cores([values])
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), values])
 
 
 def at_least(least: int, kind: Callable = int) -> Callable[[str], Any]:
@@ -455,8 +478,7 @@ def parse_words(
         usage="%(prog)s [--flags]",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with this run")
-    says = "a file with cores of your own, for --model.core (tinyrmc.register_core)"
-    parser.add_argument("--core", metavar="FILE", help=says)
+    add_core(parser)
     whole = parser.add_argument("--help-all", action="help")
     add_flags(parser, options, "run")
     try:

@@ -32,7 +32,7 @@ from ..training.mistakes import check_given
 from ..training.networks import export_weights, open_checkpoint, restore_model
 from ..training.run import Run
 from ..training.task import Task
-from .commands import Parser, add_data_dir, program
+from .commands import Parser, add_places, program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--json", action="store_true", help=says)
     says = "leave out what else the task examines, which may take long"
     add("--metrics-only", action="store_true", help=says)
-    add_data_dir(parser)
+    add_places(parser)
     options = parser.parse_args(argv)
     out = options.export
     if out is not None and out.suffix != ".npz":

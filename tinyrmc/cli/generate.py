@@ -26,7 +26,7 @@ import numpy as np
 from ..backend import blas_threads
 from ..errors import RunError, UsageError
 from ..training.networks import open_checkpoint, restore_model
-from .commands import Parser, add_data_dir, at_least, program
+from .commands import Parser, add_places, at_least, program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--seed", type=at_least(0), default=0, metavar="N", help=says)
     says = "never write <unk>, which stands for all rare words"
     add("--no-unk", action="store_true", help=says)
-    add_data_dir(parser)
+    add_places(parser)
     options = parser.parse_args(argv)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)

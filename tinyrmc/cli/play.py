@@ -38,7 +38,7 @@ from ..results.episodes import once_more, require_world, think
 from ..training.networks import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from ..training.run import under
-from .commands import Parser, at_least, program
+from .commands import MOVED, Parser, add_core, at_least, program
 
 # what a terminal sends -> the name of an action
 KEYS = {
@@ -215,6 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--greedy", action="store_true", help=says)
     says = "let a script play that learnt nothing, but sees or remembers all"
     add("--script", action="store_true", help=says)
+    add_core(parser, MOVED)
     options = parser.parse_args(argv)
     if options.script and options.agent is not None:
         raise UsageError("--script and --agent both play; give one of them")

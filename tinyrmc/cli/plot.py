@@ -43,7 +43,7 @@ from ..training.run import explained, replace
 from ..training.telling import Table
 from .commands import (
     Parser,
-    add_data_dir,
+    add_places,
     at_least,
     html_file,
     program,
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     says += "task counts its samples in (tokens, world_steps); against several of "
     says += "these, only the task's headline is drawn"
     add("--against", default="steps", metavar="AXIS,AXIS", help=says)
-    add_data_dir(parser)
+    add_places(parser)
     options = parser.parse_args(words)
     against = options.against.split(",")
     runs, left_out = find_runs(options.runs, options.data_dir)
@@ -126,7 +126,7 @@ def _one_run(name: str, says: str, files: str = "", page: str = "") -> Parser:
         add("--out", type=Path, metavar="FOLDER", help=says)
     says = f"write a self-contained page {page}to FILE (.html), replaced if it exists"
     add("--html", type=html_file, metavar="FILE", help=says)
-    add_data_dir(parser)
+    add_places(parser)
     return parser
 
 
@@ -291,7 +291,7 @@ def analyses_main(argv: list[str]) -> int:
     says = "folder for the pictures, replaced if they exist (default: the "
     says += "run's directory; of several runs the folder that they are all in)"
     add("--out", type=Path, metavar="FOLDER", help=says)
-    add_data_dir(parser)
+    add_places(parser)
     options = parser.parse_args(argv)
     opened = {path: open_checkpoint(path, options.data_dir) for path in options.runs}
     runs = [state["run"] for *_, state in opened.values()]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..results.groups import find_runs
 from ..results.tables import check_out, show
-from .commands import Parser, add_data_dir, program
+from .commands import Parser, add_places, program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--seeds", action="store_true", help=says)
     says = "write the table there, and beside it FILE.json; a table written before is "
     add("--out", type=Path, metavar="FILE.md", help=f"{says}replaced")
-    add_data_dir(parser)
+    add_places(parser)
     options = parser.parse_args(argv)
     out = options.out
     if out is not None:

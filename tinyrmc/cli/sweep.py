@@ -50,10 +50,12 @@ from ..training.workers import (
     ranks_started,
 )
 from .commands import (
+    OWN_CORES,
     Options,
     Parser,
-    add_data_dir,
+    add_core,
     add_flags,
+    add_places,
     at_least,
     hyphenated,
     leading_names,
@@ -83,6 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     described = dict(run.config) if run else _described(names, options, flags)
     if options.data_dir is not None:
         described["places"] = {"data_dir": stored_path(options.data_dir)}
+    if options.core:
+        described["core_files"] = [stored_path(file) for file in options.core]
     found, notes = combinations(described)
     gpu = any(options.device == "cuda" for *_, options in found)
     most = min(len(described["seeds"]) * len(found), 1 if gpu else len(usable_cores()))
@@ -136,8 +140,6 @@ def _parser() -> Parser:
     says += "task's"
     add("--grid", nargs="+", default=[], metavar="FIELD=VALUES", help=says)
     add("--seeds", metavar="N,N", help="as in 0,1,2 (default: 0)")
-    says = "a file with cores of your own, for model.core (tinyrmc.register_core)"
-    add("--core", action="append", default=[], metavar="FILE", help=says)
     says = "runs at a time (default: one a core, on a GPU one)"
     add("--jobs", type=at_least(1), metavar="N", help=says)
     says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
@@ -145,7 +147,7 @@ def _parser() -> Parser:
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep")
     says = "the folder with the data of the task, for all runs (default: where the "
     says += "task looks for them); for an earlier sweep, where they are now"
-    add_data_dir(parser, says)
+    add_places(parser, says, f"{OWN_CORES}; for an earlier sweep, where it is now")
     return parser
 
 
@@ -155,6 +157,9 @@ def _complete(names: list[str], words: list[str]) -> None:
     """
     kind, preset = task_and_preset(names)
     parser = _parser()
+    first = Parser("", "", add_help=False)
+    add_core(first)
+    first.parse_known_args(words)  # whose flags there are, then
     _, default = kind.presets[preset]
     parser.conflict_handler = "resolve"  # both have --run
     add_flags(parser, Options(), "run")
@@ -178,14 +183,13 @@ def _earlier(options, others: list[str]) -> Run:
     if others or options.grid or options.seeds or options.run:
         raise UsageError(
             f"--resume {run.path} goes on with what that sweep is; beside it say "
-            "--jobs and --data-dir alone"
+            "--jobs, --data-dir and --core alone"
         )
     return run
 
 
 def _described(names: list[str], options, flags: list[str]) -> dict:
     """The config.json of a new sweep."""
-    discovery.load_cores(options.core)
     if any(word.partition("=")[0] == "--seed" for word in flags):
         raise UsageError("--seed is for one run; a sweep takes --seeds")
     kind, asked = task_and_preset(names)
@@ -212,8 +216,6 @@ def _described(names: list[str], options, flags: list[str]) -> dict:
     described: dict[str, Any] = {"preset": preset, "grid": grid}
     described["seeds"] = [*map(int, seeds)]
     described |= {"words": flags, "workers": None}
-    if options.core:
-        described["core_files"] = [stored_path(file) for file in options.core]
     return discovery.stored(names[0]) | described
 
 
@@ -305,9 +307,9 @@ def cells_of(run: Run, found) -> list[Cell]:
             workers = ["--workers", str(min(share, most))] if share else []
             parts = [f"{field}={value}" for field, value in values.items()]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
-            start = [task, config["preset"], *words, *files]
+            start = [task, config["preset"], *words]
             start += ["--seed", str(seed), *workers]
-            cells.append(Cell(values, seed, start, run.path / name, data_dir))
+            cells.append(Cell(values, seed, start, run.path / name, data_dir, files))
     return cells
 
 
@@ -320,6 +322,7 @@ class Cell:
     words: list[str]  # that train it, but for where and how long
     path: Path  # its run directory
     data_dir: str | None = None  # where its data are, if that was said
+    files: Sequence[str] = ()  # the flags that name those of its cores
 
     @property
     def name(self) -> str:
@@ -342,7 +345,7 @@ class Cell:
             words = [f"--resume={self.path}"]
         elif self.path.exists():
             shutil.rmtree(self.path)  # it was killed before it saved anything
-        words = ["-m", "tinyrmc.train", *words, *where, *more]
+        words = ["-m", "tinyrmc.train", *words, *self.files, *where, *more]
         return run_logged(words, str(self.log))
 
     def state(self) -> State:

@@ -47,6 +47,7 @@ from ..training.workers import LAUNCHERS
 from .commands import (
     Options,
     Parser,
+    add_core,
     leading_names,
     parse_words,
     program,
@@ -84,9 +85,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
     with contextlib.ExitStack() as held:
         first = Parser(program("train"), "", add_help=False)
         first.add_argument("--resume", metavar="RUN")
-        first.add_argument("--core", action="append", default=[])
+        add_core(first)
         asked, words = first.parse_known_args(words)
-        discovery.load_cores(asked.core)
         names, flags = leading_names(words)
         run: Run | None = None
         arrays: dict[str, Any] = {}
@@ -215,7 +215,7 @@ def _resume_request(
     for flag, given in ("--run", options.run), ("--init", options.init):
         if given is not None:
             raise UsageError(f"{flag} {given} goes with a new run, not with --resume")
-    described = have | places
+    described = have | places | discovery.cores_of(task.config)
     return task_from_dict(described), described, options
 
 

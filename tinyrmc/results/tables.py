@@ -332,15 +332,16 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
 
 def _named(groups: list[Summary]) -> list[str]:
     """The label of each group for a reader: files of cores by their names alone, and
-    beside one of these each row says which core it has.
+    where cores differ each row says which one it has.
     """
     shown = []
-    own = any(" --core " in group["label"] for group in groups)
+    several = len({core_of(group) for group in groups}) > 1
     for group in groups:
         label = re.sub(rf" --core {WORD}", _without_folder, group["label"])
-        if own and " --model.core " not in label:
-            preset, space, more = label.partition(" ")
-            label = f"{preset} --model.core {core_of(group)}{space}{more}"
+        preset, space, more = label.partition(" ")
+        core = core_of(group)
+        if several and " --model.core " not in label and core not in (None, preset):
+            label = f"{preset} --model.core {core}{space}{more}"
         shown.append(label)
     return shown
 
@@ -408,8 +409,9 @@ def trained_on(found: Summary) -> str:
     runs = [run for group in found["groups"] for run in group["runs"]]
     machines = dict.fromkeys(map(machine, runs))
     notes = {
-        f"{group['task']} {group['label']}": "; ".join(group.get("notes", ()))
-        for group in found["groups"]
+        f"{Path(task).name} {label}": "; ".join(group.get("notes", ()))
+        for task, groups in _by_task(found).items()
+        for label, group in zip(_named(groups), groups, strict=True)
     }
     shared = len({*notes.values()}) == 1
     said = dict.fromkeys(

@@ -169,10 +169,12 @@ def _still_there(what: str, file: str, name: str) -> str:
     for place in [path, *(Path(folder, path.name) for folder in folders if folder)]:
         if place.is_file():
             return str(place.absolute())
+    where = f"the folder that it is in now: {ELSEWHERE}=FOLDER before the command"
+    if what == "core_file":
+        where = f"it where it is now: --core {path.name}, in Python load_cores"
     raise UnknownTask(
         f"the run's {what.partition('_')[0]} is not in {file} any more; put the file "
-        f"back, or name the folder that it is in now: {ELSEWHERE}=FOLDER before the "
-        "command"
+        f"back, or name {where}"
     )
 
 
@@ -215,17 +217,29 @@ def load_task(word: str) -> ModuleType:
 
 # the file that registered a core -> its cores
 _brought: dict[Path, set[str]] = {}
+_given: set[Path] = set()  # those of them that somebody has named, and no run
 
 
 def load_cores(words: Iterable[str]) -> list[ModuleType]:
-    """The modules of files that register cores, each imported once. UnknownTask if
-    there is no such file, if importing it fails, or if it registers none.
+    """The modules of files that register cores, each imported once, for this process.
+    Runs find them there, too, if theirs have moved: see `load_cores_of`.
+
+    UnknownTask if there is no such file, if importing it fails, or if it registers
+    none.
     """
     modules = []
     for word in words:
         file = _whole(word)
         if file.suffix != ".py" or not file.is_file():
             raise UnknownTask(f"there is no file {word} with a core; see register_core")
+        modules += _load_cores([file])
+        _given.add(file)
+    return modules
+
+
+def _load_cores(files: Iterable[Path]) -> list[ModuleType]:
+    modules = []
+    for file in files:
         if (name := _own_name(file)) in sys.modules and file in _brought:
             modules.append(sys.modules[name])
             continue
@@ -263,10 +277,21 @@ def core_files(names: Set, kinds: Iterable[type] = ()) -> list[str]:
 
 
 def load_cores_of(config: dict) -> list[ModuleType]:
-    """Import the files of cores that a run's config.json names: see `word_of`."""
-    files = config.get("core_files", ())
-    found = (_still_there("core_file", file, Path(file).stem) for file in files)
-    return load_cores(found)
+    """Import the files of cores that a run's config.json, or a module's file, names:
+    see `word_of`. One that `load_cores` was given takes the place of one of its name,
+    and of any other if it has all cores that are wanted.
+    """
+    model = config.get("config", {}).get("model", {})
+    wanted = {name for name, value in model.items() if isinstance(value, dict)}
+    wanted |= {model.get("core"), *config.get("cores", ())}
+    wanted -= {None, *registry.cores()} - registry.added()
+    having = [file for file in _given if wanted and wanted <= _brought[file]]
+    found = []
+    for file in map(Path, config.get("core_files", ())):
+        given = [each for each in _given if each.name == file.name] or having
+        place = given[0] if given else _still_there("core_file", str(file), file.stem)
+        found.append(_whole(str(place)))
+    return _load_cores(found)
 
 
 @contextlib.contextmanager

@@ -782,8 +782,8 @@ def _require_own(run: Run, state: Any) -> None:
             now, then = _asked_steps(run.config), _asked_steps(state["run"])
             for steps in now[len(then) :] if now[: len(then)] == then else ():
                 state["run"] = extended(state["run"], steps)
-    if "places" in run.config:  # they may have changed since
-        state["run"] = {**state["run"], "places": run.config["places"]}
+    for key in {"places", "core_files"} & run.config.keys():  # moved since, perhaps
+        state["run"] = {**state["run"], key: run.config[key]}
     require_same(state["run"], run.config, str(run.checkpoint))
 
 
