@@ -15,6 +15,17 @@ PROGRAM = Path(sys.executable).parent / "tinyrmc"
 if not (shutil.which("bash") and PROGRAM.exists()):
     pytest.skip("needs bash and the installed program", allow_module_level=True)
 
+OWN = """import dataclasses, tinyrmc
+
+@dataclasses.dataclass(frozen=True)
+class MineConfig:
+    units: int = 3
+
+@tinyrmc.register_core("mine", config=MineConfig)
+def build(model, input_size, seed):
+    \"\"\"mine\"\"\"
+"""
+
 
 @pytest.fixture
 def shell(tmp_path):
@@ -33,6 +44,7 @@ def shell(tmp_path):
 
 def test_the_tab_key_goes_on(shell):
     (Path(shell.cwd) / "net.npz").write_bytes(b"")
+    (Path(shell.cwd) / "own.py").write_text(OWN)
     for begun, whole in [
         ("tinyrmc gen", "tinyrmc generate "),
         ("tinyrmc train nth_f", "tinyrmc train nth_farthest "),
@@ -48,6 +60,12 @@ def test_the_tab_key_goes_on(shell):
         ("tinyrmc sweep nth_farthest --grid model.mem", "model.mem_slots="),
         ("tinyrmc sweep nth_farthest --train.optimizer rm", "rmsprop "),
         ("tinyrmc train nth_farthest --run ne", "--run net.npz "),
+        ("tinyrmc train nth_farthest --core ow", "--core own.py "),
+        ("tinyrmc train nth_farthest --core own.py --model.core mi", "mine "),
+        ("tinyrmc train nth_farthest --core own.py --model.mine.un", "mine.units "),
+        ("tinyrmc sweep nth_farthest --core own.py --model.mine.un", "mine.units "),
+        ("tinyrmc sweep nth_farthest --core own.py --grid model.mine", ".mine.units="),
+        ("tinyrmc evaluate net.npz --core ow", "--core own.py "),
         ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
         ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
         ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),

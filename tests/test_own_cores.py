@@ -218,6 +218,18 @@ def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
     told = " ".join(capsys.readouterr().out.split())
     assert "--model.fading.units INT numbers that it remembers (default: 8)" in told
     assert "fading: a memory that fades" in told
+    own, others = "--model.fading.units", "--model.num-heads"
+    for words, shown, hidden in (
+        (["--help"], [own, others, "--model.core NAME --help"], ["--model.dnc."]),
+        (["--help", "--model.core", "fading"], [own], [others, "--model.dnc."]),
+        (["--model.core=dnc", "-h"], ["--model.dnc.clip", "--model.layers"], [own]),
+    ):
+        with pytest.raises(SystemExit):
+            train.main(["nth_farthest", *words])
+        told = capsys.readouterr().out
+        assert [flag in told for flag in shown + hidden] == (
+            [True] * len(shown) + [False] * len(hidden)
+        ), words
     with pytest.raises(UsageError, match=r"model.fading.units must be at least 1"):
         train.main(
             ["nth_farthest", "--model.core", "fading", "--model.fading.units", "0"]

@@ -33,6 +33,7 @@ from ..config import (
     wanted,
     words_of_value,
 )
+from ..cores.config import CoreConfig, unused
 from ..errors import UsageError, UserError, nearest, why
 
 
@@ -462,6 +463,18 @@ class Options:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 
 
+def _idle_with(default: Any, words: Sequence[str]) -> list[str]:
+    """The fields of `model` without effect on the core that words ask for, if any."""
+    flag, model = "--model.core", getattr(default, "model", None)
+    spelt = " ".join(words).replace(f"{flag}=", f"{flag} ").split()
+    if isinstance(model, CoreConfig) and flag in spelt[:-1]:
+        core = spelt[spelt.index(flag) + 1]
+        with contextlib.suppress(ValueError):
+            model = dataclasses.replace(model, core=core)
+            return unused(model)
+    return []
+
+
 def parse_words(
     task: str, preset: str, default: Any, options: Options, words: Sequence[str]
 ) -> tuple[Any, Options]:
@@ -487,11 +500,20 @@ def parse_words(
         field = f"{type(default).__name__}'s field for {error.message.split()[-1]}"
         says = "needs another name: every task has this flag already"
         raise UsageError(f"{field} {says}") from None
-    rare = [action for action in parser._actions if getattr(action, "rare", False)]
+    idle = _idle_with(default, words)
+    rare = []
+    for action in parser._actions:
+        of_model, dot, name = action.dest.partition("model.")
+        hidden = getattr(action, "rare", False)
+        if idle and dot and not of_model:  # what the core asked for does not use
+            hidden = name.partition(".")[0] in idle
+        rare += [action] * hidden
     whole_list = "--help-all" in words or "_ARGCOMPLETE" in os.environ
     for action in () if whole_list else rare:
         action.help = argparse.SUPPRESS
     whole.help = f"show {len(rare)} more flags"
+    if hasattr(default, "model") and not idle:
+        whole.help += "; with --model.core NAME --help has those of this core"
     flags = parser.parse_args(words)
     try:
         return from_flags(default, flags), from_flags(options, flags)
