@@ -79,6 +79,8 @@ def test_the_readme_fits_on_a_page():
 
 def test_the_front_pages_memory_learns(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", read("README.md"), re.DOTALL)
+    inside = code.partition("\n\n")[2].partition("print(")[0]
+    assert len(inside.splitlines()) == 10  # as the text says
     exec(compile(code, "README.md", "exec"), {})
     error, guess = map(float, re.findall(r"\d\.\d+", capsys.readouterr().out))
     assert error < 0.2 * guess

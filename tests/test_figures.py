@@ -441,13 +441,28 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
     for runs, out, says in (
         ([run, other], "a.png", "different tasks; plot them one by one"),
         ([run, moved], "a.png", "different tasks; plot them one by one"),
-        ([run], run.path / "metrics.jsonl", "give --out a name that ends in .png"),
+        ([run], run.path / "metrics.jsonl", "name that ends in .png, .pdf or .svg"),
         ([run], tmp_path / "no/a.png", "give python -m tinyrmc plot a writable place"),
         ([nothing], "a.png", f"runs of '{WORDS}' have no value of {TEST}; leave them"),
     ):
         with pytest.raises(RunError) as caught:
             plotting.draw_curves(runs, Path(out))
         assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_paper_takes_the_curves_as_pdf_and_svg(make_run, tmp_path):
+    """With letters as letters, and always the same bytes."""
+    run = make_run()
+    for kind, begins in (".pdf", b"%PDF"), (".svg", b"<?xml"), (".PNG", b"\x89PNG"):
+        found = set()
+        for name in "one", "two":
+            out = tmp_path / (name + kind)
+            plot.main([str(run.path), "--out", str(out)])
+            found.add(out.read_bytes())
+        (data,) = found
+        assert data.startswith(begins)
+        if kind == ".pdf":
+            assert b"/Type0" in data and b"/Type3" not in data
 
 
 # --- Letters and folders that are not here --------------------------------------------

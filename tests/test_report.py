@@ -2,6 +2,7 @@
 run.
 """
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -307,6 +308,32 @@ def test_every_seed_has_a_column_in_the_other_table(larger):
     )
 
 
+def test_the_numbers_can_be_read_by_other_programs(larger):
+    values = {0: 0.5, 3: 0.75}
+    for seed, value in values.items():
+        logged(larger, seed, (0, value), path=f"narrow{seed}")
+    logged(larger, 1, (0, 0.9), path="wide", width=8)
+    words = ["narrow0", "narrow3", "wide", "--out", "table.csv"]
+    assert report.main(words) == 0 and report.main(words) == 0  # ours is replaced
+    with open("table.csv", newline="") as file:
+        narrow, wide = csv.DictReader(file)
+    assert narrow["task"] == "larger" and narrow["configuration"] == "quick"
+    assert narrow["seeds"] == "0 3" and wide["seeds"] == "1"
+    assert wide["configuration"] == "quick --model.width 8"
+    assert float(narrow["test_accuracy_mean"]) == statistics.fmean(values.values())
+    assert float(narrow["test_accuracy_highest"]) == 0.75
+    deviation = float(narrow["test_accuracy_deviation"])
+    assert deviation == statistics.stdev(values.values())
+    assert wide["test_accuracy_deviation"] == ""
+    assert int(narrow["parameters"]) == 2 * 4 + 4 + 4 * 2 + 2
+    assert "groups" in json.loads(Path("table.json").read_text())
+    assert report.main([*words, "--seeds"]) == 0
+    with open("table.csv", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    found = [(int(row["seed"]), float(row["test_accuracy"])) for row in rows]
+    assert found == [*values.items(), (1, 0.9)]
+
+
 # --- Which runs -----------------------------------------------------------------------
 
 
@@ -446,12 +473,14 @@ def test_bad_words_get_one_line_and_exit_code_2(larger, refused):
     Path("empty").mkdir()
     Path("file").touch()
     Path("mine.md").write_text("mine")
+    Path("mine.csv").write_text("a,b\n1,2\n")
     logged(larger, path="run")
     for words, says in [
         ("", "required: RUNS"),
         ("nowhere", "cannot read nowhere/config.json"),
         ("empty", "there is no evaluated run in empty; train one, or give other paths"),
-        ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
+        ("empty --out a.txt", "--out a.txt: give a name that ends in .md or .csv"),
+        ("run --out mine.csv", "--out mine.csv: mine.csv exists and is no table"),
         ("run --out mine.md", "--out mine.md: mine.md exists and is no table"),
         ("run --out file/results.md", "cannot write file/results.md"),
         ("run --sead", "unknown flag '--sead'"),

@@ -57,7 +57,8 @@ def test_what_it_leaves_is_what_it_says(folder):
     table = (path / "table.md").read_text()
     for head in "mean", "lowest", "highest", "deviation", "parameters":
         assert head in table
-    assert (path / "figure.png").stat().st_size > 10_000
+    assert (path / "figure.pdf").stat().st_size > 10_000
+    assert len((path / "runs.csv").read_text().splitlines()) == 1 + 6
     weights = tinyrmc.load(path / "weights.npz").arrays()
     assert all(np.isfinite(x).all() for x in weights.values())
 

@@ -9,7 +9,8 @@
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; each core has the same colour in every picture. A single run
 also gets the pictures its task draws of a trained network. `--against
-steps,samples,hours` draws three panels side by side, like the paper's figure 5.
+steps,samples,hours` draws three panels side by side, like the paper's figure 5. `--out
+figure.pdf`, or .svg, writes the curves for a paper.
 
 `attention` draws the paper's figure 3. It measures over held-out sequences how much
 attention goes to the input and to the slots that took in the reference, and tests how
@@ -70,8 +71,12 @@ def main(argv: list[str] | None = None) -> int:
     says += "make one line"
     action = add("runs", type=Path, nargs="+", metavar="RUN", help=says)
     action.completer = _others_and_files  # type: ignore[attr-defined]
-    says = "write the learning curve alone to this PNG file, replaced if it exists "
-    says += "(default: learning_curve.png, in the run's directory with its other "
+    says = (
+        "write the learning curve alone to this PNG, PDF or SVG file, replaced if it "
+    )
+    says += (
+        "exists (default: learning_curve.png, in the run's directory with its other "
+    )
     says += "pictures or, for several runs, in the folder that they are all in)"
     add("--out", type=Path, metavar="FILE", help=says)
     says = "draw the curves against steps (the default), samples or hours, or what the "

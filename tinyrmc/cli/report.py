@@ -2,14 +2,16 @@
 
     python -m tinyrmc report runs/
     python -m tinyrmc report runs/ --out results.md
+    python -m tinyrmc report runs/ --out results.csv
 
 Each configuration is a row, its seeds together: what the paper reports, what ours
 reached, the floors under which nothing has been learnt, and what it took. Beside it
 stand the results of the paper, with ours where they were run.
 
 `--out results.md` writes that, and the commands that would train what was not run; and
-results.json, which holds every seed's numbers and curve. The same runs always give the
-same bytes.
+results.json, which holds every seed's numbers and curve. `--out results.csv` writes the
+numbers alone, for a spreadsheet or a program: a row for each configuration, with
+`--seeds` one for each run. The same runs always give the same bytes.
 
 A folder stands for the runs in it. A sweep's directory stands for the sweep's runs, but
 the sweeps of a folder are left out: they have tables of their own.
@@ -33,8 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     add("paths", nargs="+", type=Path, metavar="RUNS", help=says)
     says = "show every seed instead, by the main metrics"
     add("--seeds", action="store_true", help=says)
-    says = "write the table there, and beside it FILE.json; a table written before is "
-    add("--out", type=Path, metavar="FILE.md", help=f"{says}replaced")
+    says = "write the table there (.md, or .csv for the numbers alone), and beside it "
+    says += "a .json; a table written before is replaced"
+    add("--out", type=Path, metavar="FILE", help=says)
     add_places(parser)
     options = parser.parse_args(argv)
     out = options.out

@@ -35,7 +35,7 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
 def draw_curves(
     runs: list[Run], out: Path, against: Sequence[str] = ("steps",)
 ) -> Path:
-    """The learning curves of evaluated runs of one task in the PNG file `out`.
+    """The learning curves of evaluated runs of one task in a file, PNG, PDF or SVG.
 
     against: names in learning_curves.AXES, or what the task counts its examples in.
 
@@ -44,10 +44,9 @@ def draw_curves(
     """
     from . import figures
 
-    if out.suffix.lower() != ".png":
+    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise RunError(
-            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
-            "ends in .png"
+            f"cannot draw into {out}: give --out a name that ends in .png, .pdf or .svg"
         )
     for run in runs[1:]:
         if task_word(run.config) != task_word(runs[0].config):

@@ -6,6 +6,8 @@ configuration, a seed each, and what they share.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import re
 import shlex
@@ -68,6 +70,7 @@ OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
 )
 WORD = r"('[^']*'|\S+)"  # quoted where it has a space
+CSV_HEAD = "task,configuration,core,parameters,"
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
@@ -433,41 +436,85 @@ def commands(found: Summary) -> str:
 
 
 def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
-    """Print the tables of evaluated runs. `out`: write them there, below what was
-    written by hand, and what they were made of to the JSON file beside it.
+    """Print the tables of evaluated runs. `out`: write them there, as `as_csv` does or
+    in Markdown below what was written by hand, and what they were made of to the JSON
+    file beside it.
     """
     found = summary(runs)
     width = terminal_width()
     for rows in seed_tables(found) if every_seed else tables(found):
         print(f"{aligned(rows, width)}\n")
-    words = by_seed(found)
     if not every_seed:
-        words = f"{markdown(found)}\n{legend(found)}\n{commands(found)}"
         print(paragraph(trained_on(found), width))
         print(f"\n{paragraph(legend(found), width)}")
     if out is None:
         return
     with explained(f"write {out}", "choose another --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        before = out.read_text(encoding="utf-8") if out.exists() else ""
-        above = re.split(r"(?m)^\|", before, maxsplit=1)[0]
-        replace(out, f"{above}{words}")
+        if out.suffix == ".csv":
+            words = as_csv(found, every_seed)
+        else:
+            before = out.read_text(encoding="utf-8") if out.exists() else ""
+            words = re.split(r"(?m)^\|", before, maxsplit=1)[0]
+            more = f"{markdown(found)}\n{legend(found)}\n{commands(found)}"
+            words += by_seed(found) if every_seed else more
+        replace(out, words)
         replace(out.with_suffix(".json"), json_text(found) + "\n")
     print(out, out.with_suffix(".json"), sep="\n")
+
+
+def as_csv(found: Summary, every_seed: bool) -> str:
+    """The numbers of a summary as they are, in CSV: a row for each configuration with
+    mean, lowest, highest and deviation of its seeds, or a row for each run.
+    """
+    rows: list[dict[str, Any]] = []
+    for task, groups in _by_task(found).items():
+        for label, group in zip(_named(groups), groups, strict=True):
+            about = {
+                "task": Path(task).name,
+                "configuration": label,
+                "core": core_of(group),
+                "parameters": group["parameters"],
+            }
+            runs = group["runs"]
+            names = [x for x in group["mean"] if not x.startswith("best_batch_")]
+            if every_seed:
+                keys = "seed", "step", "seconds", *names
+                rows += [about | {key: run[key] for key in keys} for run in runs]
+                continue
+            seeds = " ".join(str(run["seed"]) for run in runs)
+            row: dict[str, Any] = {**about, "seeds": seeds}
+            rows.append(row)
+            for name in names:
+                values = [run[name] for run in runs]
+                row |= {f"{name}_mean": group["mean"][name]}
+                row |= {f"{name}_lowest": min(values), f"{name}_highest": max(values)}
+                if len(values) > 1:
+                    row[f"{name}_deviation"] = statistics.stdev(values)
+            row["seconds"] = statistics.fmean(run["seconds"] for run in runs)
+    text = io.StringIO()
+    heads = [*dict.fromkeys(head for row in rows for head in row)]
+    writer = csv.DictWriter(text, heads, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def check_out(out: Path) -> None:
     """UsageError unless `show` replaces nothing at `out` but an earlier table, with
     its .json beside it.
     """
-    if out.suffix != ".md":
+    if out.suffix not in (".md", ".csv"):
         raise UsageError(
-            f"--out {out}: give a name that ends in .md; a .json is written beside it"
+            f"--out {out}: give a name that ends in .md or .csv; a .json is written "
+            "beside it"
         )
     beside = out.with_suffix(".json")
     there = [path for path in (out, beside) if path.exists()]
     try:
         ours = not there or "groups" in parsed(read_whole(beside))
+        if out.suffix == ".csv" and out in there:
+            ours &= read_whole(out).startswith(CSV_HEAD.encode())
     except (OSError, ValueError, TypeError):  # not there, or no JSON
         ours = False
     if not ours:

@@ -1,10 +1,10 @@
 """Pictures: learning curves, what tasks examine, what a memory's slots attend to and
 what comes of it.
 
-Each takes the path of the PNG file that it writes as its first argument, and returns
-it. Nothing imports matplotlib before there is something to draw. Figures are objects,
-never pyplot's, which belong to the caller's notebook; and matplotlib's own defaults are
-put in place while we draw, so the same numbers give the same bytes.
+Each takes the path of the PNG, PDF or SVG file that it writes as its first argument,
+and returns it. Nothing imports matplotlib before there is something to draw. Figures
+are objects, never pyplot's, which belong to the caller's notebook; and matplotlib's own
+defaults are put in place while we draw, so the same numbers give the same bytes.
 
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """

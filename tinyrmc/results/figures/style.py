@@ -40,6 +40,14 @@ STYLE = {
     "axes.spines.top": False,
     "legend.frameon": False,
     "text.parse_math": False,  # a $ or _ in a name is just that
+    "pdf.fonttype": 42,  # TrueType, as journals ask for
+    "svg.hashsalt": "tinyrmc",  # which names things, in the place of a random number
+}
+# kinds of files -> what matplotlib would write into them, which changes from run to run
+FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    ".svg": {"Date": None, "Creator": None},
 }
 FONT = "DejaVu Sans"  # matplotlib's own, which comes with it
 # fonts with letters that it lacks, on Linux, Windows and macOS
@@ -67,8 +75,8 @@ def style() -> AbstractContextManager[None]:
 def picture(
     draw: Callable[Drawn, Figure],
 ) -> Callable[Concatenate[str | Path, Drawn], Path]:
-    """A function that draws a figure becomes one that takes the path of a PNG file
-    first, writes the figure there, always the same bytes, and returns the path.
+    """A function that draws a figure becomes one that takes a path first, of a PNG, PDF
+    or SVG file, writes the figure there, always the same bytes, and returns the path.
 
     OSError where the file cannot be written. You are told of letters that no font has.
     """
@@ -78,9 +86,8 @@ def picture(
         with style(), warnings.catch_warnings(record=True) as heard:
             warnings.filterwarnings("always", "Glyph .* missing")
             figure = draw(*args, **named)
-            # matplotlib would write its version, which would change the bytes
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format="png", dpi=DPI, metadata={"Software": None})
+            kind, drawn = Path(path).suffix.lower(), io.BytesIO()
+            figure.savefig(drawn, format=kind[1:], dpi=DPI, metadata=FORMATS[kind])
         replace(Path(path), drawn.getvalue())
         letters = set()
         for each in heard:
