@@ -100,11 +100,33 @@ def test_a_new_task_is_the_template_and_trains(empty_directory, capsys):
     assert tinyrmc.load(run.path).num_parameters > 0
 
 
+@pytest.mark.slow
+def test_a_new_core_is_right_trains_and_is_drawn(empty_directory, refused):
+    """By the commands that are printed."""
+    told = output("-m", "tinyrmc", "new", "slow_sum", "--core")
+    check, learn = [line.split()[1:] for line in told.splitlines() if "    " in line]
+    text = Path("slow_sum.py").read_text()
+    assert "class SlowSum(cores.Core)" in text and "eaky" not in text
+    assert output(*check) == "The gradients are right.\n"
+    wrong = text.replace("keep * state", "keep.data * state")
+    Path("wrong.py").write_text(wrong.replace('"slow_sum"', '"wrong"'))
+    assert "gradient" in python("wrong.py").stderr
+    few = ["--train.steps", "2", "--workers", "1", "--model.slow-sum.units", "3"]
+    assert "slow_sum, units 3, slowest 0.9" in output(*learn, *few)
+    assert output("-m", "tinyrmc", "plot", "runs/recall-quick-1", "--out", "a.pdf")
+    for name, says in (
+        ("lstm", "'lstm' cannot name a core: it takes small letters, digits and _"),
+        ("Slow", "'Slow' cannot name a core"),
+        ("a__b", "'a__b' cannot name a core"),
+    ):
+        assert refused(new.main, name, "--core").startswith(says)
+
+
 def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     few = ["--train.steps", "1", "--workers", "1", "--model.core", "lstm"]
     for folder in ("one", "two"):
         Path(folder).mkdir()
-    files = [new.write_task("lookup", Path(folder)) for folder in ("one", "two")]
+    files = [new.write_example("lookup", Path(folder)) for folder in ("one", "two")]
     for file in files:
         assert train.main([str(file), *few]) == 0
     runs, left_out = groups.find_runs([Path("runs")])
@@ -120,7 +142,7 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
 @pytest.mark.slow
 def test_the_template_learns(tmp_path):
     """It passes its floor within a quarter of its steps."""
-    task = load_task(str(new.write_task("lookup", tmp_path))).Task
+    task = load_task(str(new.write_example("lookup", tmp_path))).Task
     config = task.presets["quick"][1]
     trainer = Trainer(task(config), seed=0)
     with blas_threads(1):
@@ -162,7 +184,7 @@ def test_a_name_that_cannot_be_is_refused(empty_directory, refused):
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
     with pytest.raises(OSError, match=r"No such file.*lookup\.py"):
-        new.write_task("lookup", tmp_path / "gone")
+        new.write_example("lookup", tmp_path / "gone")
     assert contents() == {}
 
 
@@ -170,12 +192,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
 def test_a_file_that_cannot_be_written_whole_is_gone(empty_directory, monkeypatch):
     import resource  # which Windows has not
 
-    monkeypatch.setattr(new, "example", lambda world: "x" * 100_000)
+    monkeypatch.setattr(new, "example", lambda *_: "x" * 100_000)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            new.write_task("lookup")
+            new.write_example("lookup")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert contents() == {}

@@ -15,7 +15,7 @@ from tinytasks import forks
 
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.cli.new import example, write_task
+from tinyrmc.cli.new import example, write_example
 from tinyrmc.config import flag_of
 from tinyrmc.training import discovery
 
@@ -318,7 +318,7 @@ def test_constants_and_properties_are_no_fields(mistaken, capsys):
 
 
 def test_what_an_agent_sees_of_a_world(refused, capsys):
-    write_task("blind", world=True)
+    write_example("blind", kind="world")
     text = Path("blind.py").read_text()
     Path("blind.py").write_text(text.replace('"view"', '"picture"'))
     says = "model.encoder conv needs a view of at least 3 cells a side, not 0 x 0"
@@ -326,7 +326,7 @@ def test_what_an_agent_sees_of_a_world(refused, capsys):
     assert found.startswith(says)
     Path("unsolved.py").write_text(text.replace("def succeeds", "def solves"))
     assert "its class Task lacks succeeds" in refused(train.main, "unsolved.py")
-    write_task("seen", world=True)
+    write_example("seen", kind="world")
     says = "by model.sight rgb as its pixels(); write those"
     assert says in refused(train.main, "seen.py", "--model.sight", "rgb")
     words = ["seen.py", "--train.steps", "2", "--workers", "1"]
@@ -365,7 +365,7 @@ def test_what_a_world_gives_is_checked(refused):
         ("return outcome.reward == 1", "outcome.reward == 1", "Task.succeeds() must"),
         ("return outcome.reward == 1", "return outcome.reward", "Task.succeeds() must"),
     ]:
-        text = example(world=True)
+        text = example("world")
         assert text.count(old) == 1
         Path("mistaken.py").write_text(text.replace(old, new))
         assert says in refused(train.main, "mistaken.py", "--train.steps", "1")

@@ -4,13 +4,13 @@ import tempfile
 from pathlib import Path
 
 from tinyrmc import training
-from tinyrmc.cli.new import write_task
+from tinyrmc.cli.new import write_example
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl.actors import LearningConfig
 
 with tempfile.TemporaryDirectory() as folder:
-    junction = load_task(str(write_task("junction", Path(folder), world=True)))
+    junction = load_task(str(write_example("junction", Path(folder), kind="world")))
 
 CONFIG = junction.Config(
     model=AgentConfig(core="lstm", hidden_size=16, features=16, encoder="linear"),

@@ -25,7 +25,7 @@ COMMANDS = {
     "sweep": "train every combination of some settings",
     "report": "compare runs in one table",
     "data": "get the texts that language models learn from, and check them",
-    "new": "write an example of a task, to change into your own",
+    "new": "write an example of a task or a core, to make your own",
     "progress": "your solved exercises, and a file of them to hand in",
     "grade": "grade the notebooks that learners have handed in",
     "assignment": "make an assignment for nbgrader of a chapter",

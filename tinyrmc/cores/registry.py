@@ -32,6 +32,7 @@ from typing import Any, Literal
 from ..errors import UserError
 
 GROUP = "tinyrmc.cores"
+NAME = re.compile(r"(?!.*__)[a-z]\w*")
 Where = Literal["everywhere", "maps", "texts"]
 Build = Callable[[Any, Any, Any], Any]
 
@@ -97,7 +98,7 @@ def register_core(
     """
 
     def register(build: Build) -> Build:
-        if not re.fullmatch(r"[a-z]\w*", name) or "__" in name:
+        if not NAME.fullmatch(name):
             raise ValueError(
                 f"core {name!r}: give it a name of small letters, digits and _"
             )
