@@ -234,10 +234,10 @@ def test_a_run_in_the_documents_environment_resumes_to_the_bit(corridor):
 
 @pytest.mark.slow
 def test_an_agent_learns_where_to_turn_in_it(corridor):
-    """Three seeds; without a memory it guesses."""
+    """Three seeds; without a memory each guesses."""
     words = [*corridor, *"--train.steps 150 --train.evaluate-every 150".split()]
-    for core, seeds in ("rmc", (0, 1, 2)), ("feedforward", (0,)):
-        for seed in seeds:
+    for core in "rmc", "feedforward":
+        for seed in range(3):
             asked = [
                 "--model.core",
                 core,

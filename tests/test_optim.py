@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from samplers import overlap
 
-from tinyrmc import LSTM, Parameter, nn, optim, plain
+from tinyrmc import LSTM, Parameter, Tape, nn, optim, plain, primitives
 from tinyrmc.backend import compiles, namespace, to_host
 from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, AdamW, RMSProp, schedule
@@ -522,6 +522,40 @@ def test_a_step_that_changes_nothing_is_told_once():
         weight.grad[...] = np.nan
         assert not kind([weight]).step(valid=np.True_)[1]  # by someone who has looked
         weight.grad[...] = 1.0
+
+
+def test_parameters_that_no_loss_reaches_are_named_once():
+    """Not those whose gradient is zero, or that shall stay as they are."""
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+
+    def stepped(cut, adam, steps=2, **how):
+        for _ in range(steps):
+            with Tape() as tape:
+                hidden = core(x)
+                loss = primitives.sum(
+                    primitives.square(head(hidden.data if cut else hidden))
+                )
+            adam.zero_grad()
+            tape.backward(loss)
+            adam.step(**how)
+
+    core, head = nn.Linear(3, 2, seed=0), nn.Linear(2, 1, seed=1)
+    both = core.parameters() + head.parameters()
+    says = r"Adam.step: .* to parameter 0, float32\[3, 2\], parameter 1, float32\[2\]; "
+    with pytest.warns(UserWarning, match=says + "was something detached, as") as told:
+        stepped(True, optim.Adam(both))
+    assert len(told) == 1
+    core, head = nn.Linear(3, 2, seed=0), nn.Linear(2, 1, seed=1)
+    frozen = optim.Group(core.parameters(), rate=0)
+    stepped(True, optim.Adam([frozen, *head.parameters()]))  # else an error here
+    core, head = nn.Linear(3, 2, seed=0), nn.Linear(2, 1, seed=1)
+    head.weight.data = np.zeros((2, 1), np.float32)  # so all gradients of core are 0
+    stepped(False, optim.Adam(core.parameters() + head.parameters()))
+    core, head = nn.Linear(3, 2, seed=0), nn.Linear(2, 1, seed=1)
+    stepped(True, optim.Adam(core.parameters() + head.parameters()), valid=np.True_)
+    adam = optim.Adam(nn.Linear(3, 2, seed=0).parameters())
+    adam.parameters[0].grad = np.ones((3, 2), np.float32)  # by hand
+    adam.step()
 
 
 def test_equal_random_parameters_are_told_once_and_others_are_not(xp):

@@ -33,7 +33,7 @@ from .backend import (
     to_host,
 )
 from .backend.stored import matching
-from .errors import check_choice, check_number, check_sizes
+from .errors import check_choice, check_number, check_sizes, listed
 from .fused.bodies import running
 from .fused.table import is_plain
 
@@ -163,6 +163,7 @@ class Optimizer:
         if xp is np:
             self._parts = [slice(k, k + PART) for k in range(0, count, PART)]
         self._scratch = xp.empty_like(self.data[self._parts[0]])
+        self._looked = False  # whether a step has looked for what no loss reaches
         self._told = False  # whether a step that was none has been warned of
 
     def views(self, flat: Array) -> dict[int, Array]:
@@ -224,8 +225,9 @@ class Optimizer:
         The gradient is multiplied by `scale`, then its L2 norm is clipped at `max_norm`
         (see `clip_by`). `scale` and `valid` may be 0-d arrays. The flag is False if the
         norm is not finite or `valid` is False: then parameters and state stay as they
-        are, and a warning says so once (not on a GPU, where looking would make the
-        host wait, nor if you give `valid`). `gradient` is scratch: what it holds
+        are, and a warning says so once. At the first step another one names parameters
+        on which no loss has depended. (None comes on a GPU, where looking would make
+        the host wait, nor if you give `valid`.) `gradient` is scratch: what it holds
         afterwards means nothing.
         """
         self._check_own()
@@ -237,6 +239,11 @@ class Optimizer:
             check_number(own, "max_norm", max_norm, "(0, inf)")
             max_norm = min(max_norm, largest)  # infinity / infinity is NaN
         check_choice(own, "clip_by", self.clip_by, "whole", "matrix")
+        if valid is True and self.xp is np and not self._looked:
+            self._looked = True
+            if cut := self._unreached():
+                says = f"{own}.step: no gradient has come to {cut}; was something "
+                warnings.warn(f"{says}detached, as .data is?", stacklevel=2)
         self.set_rate(rate)
         # what is not finite is dealt with, not warned of, and half a step is none
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -255,6 +262,17 @@ class Optimizer:
                 stacklevel=2,
             )
         return norm, finite
+
+    def _unreached(self) -> str:
+        """The parameters on which no loss has depended, though one has on others, in
+        words; those whose rate is 0 do not count.
+        """
+        frozen = [place for place, pace in self._paces if not pace]
+        cut = []
+        for k, (place, p) in enumerate(zip(self._places, self.parameters, strict=True)):
+            if not p.reached and place not in frozen and not p.grad.any():
+                cut.append(f"parameter {k}, {p.dtype}{list(p.shape)}")
+        return listed(cut) if any(p.reached for p in self.parameters) else ""
 
     def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
         """Clip, then update."""

@@ -125,6 +125,8 @@ class Tape:
             self._walk(loss, gradients)
             for id in [id for id in gradients.deferred if id in sinks]:
                 gradients.flush(id)
+        for p in parameters:
+            p.reached |= p.id in gradients.reached
 
     @np.errstate(under="ignore")
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
@@ -269,7 +271,7 @@ class Parameter(Tensor):
     that is there, which may be part of an optimizer's flat buffer.
     """
 
-    __slots__ = ("_grad", "version")
+    __slots__ = ("_grad", "reached", "version")
     _ids = itertools.count(-1, -1)  # on every tape, so permanent: -1, -2, ...
 
     def __init__(self, data: Array):
@@ -277,6 +279,7 @@ class Parameter(Tensor):
         super().__init__(data, next(Parameter._ids))
         self._grad = namespace(data).zeros_like(data)
         self.version = 0  # how often the values have changed
+        self.reached = False  # whether a loss has depended on it
 
     def bind(self, data: Array, grad: Array) -> None:
         """Live in these arrays from now on."""

@@ -91,6 +91,7 @@ class Gradients:
         self.keep = set(keep)  # gradients that stay here when they are complete
         self.pending: dict[int, Array] = {}
         self.owned: set[int] = set()
+        self.reached: set[int] = set()  # those of the sinks that got something
         self.deferred: dict[int, tuple[int, list[DeferredMatmul]]] = {}  # with rows
 
     def add(self, id: int, g: Array | DeferredMatmul) -> None:
@@ -107,6 +108,7 @@ class Gradients:
         total = self.pending.get(id)
         if id in self.sinks:
             self.sinks[id] += g
+            self.reached.add(id)
         elif total is None:
             self.pending[id] = g
         elif id in self.owned:
@@ -119,6 +121,7 @@ class Gradients:
     def total(self, xp: ModuleType, id: int, shape, dtype) -> Array:
         """The array of a value's gradient, for a rule to add to in place."""
         if id in self.sinks:
+            self.reached.add(id)
             return self.sinks[id]
         if id not in self.owned:
             total = xp.zeros(shape, dtype)
@@ -137,6 +140,7 @@ class Gradients:
             product = DeferredMatmul(x, join([p.g for p in products]))
         if id in self.sinks:
             product.computed(into=self.sinks[id])
+            self.reached.add(id)
         else:
             self.add(id, product.computed())
 
