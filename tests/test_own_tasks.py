@@ -264,7 +264,9 @@ def test_a_run_ends_when_its_patience_does(validated, capsys):
     lines = Run.open("run").metrics()
     assert lines[-1]["step"] == 12  # 2.0 at step 8, then 6.0 and 7.0
     assert "test_loss" in lines[-1]
-    assert "12 steps in" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "12 steps in" in out
+    assert ", no better in 2 evaluations; 28 steps left out)" in out
     assert train.main(["--resume", "run"]) == 0
     assert "has finished already (12 steps)" in capsys.readouterr().out
     task = task_from_dict(Run.open("run").config)

@@ -305,7 +305,7 @@ class _Field(argparse.Action):
                 value = value_of(self.hint, values)
             except ValueError as error:
                 more = "; --core FILE brings one of your own"
-                more *= self.dest == "model.core"
+                more *= self.dest == "model.core" and "did you mean" not in str(error)
                 parser.error(f"{self.option_strings[0]} {error}{more}")
         setattr(namespace, self.dest, value)
 

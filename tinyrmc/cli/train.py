@@ -428,6 +428,8 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     lines = run.metrics() or [{}]
     left = counted(task.config.train.steps - trainer.step, "step")
     why = end if end == "finished" else f"out of time; {left} to go"
+    if end == "finished" and not task.finished(trainer.step):
+        why = f"no better in {counted(trainer.stale, 'evaluation')}; {left} left out"
     took = f"{counted(trainer.step, 'step')} in {duration(trainer.seconds)}"
     reached = task.held_out_metrics(lines[-1])
     table = "not measured at the end"
