@@ -165,7 +165,7 @@ def test_every_command_finds_a_core_whose_file_has_moved(file, capsys):
     for command, words, says in cases:
         forget()
         with pytest.raises(
-            UserError, match=r"is not in .*it is now: --core mycores.py"
+            UserError, match=r"is not in .*it is now: --core FOLDER/myc"
         ):
             command.main(words)
         for given in (moved,) if command is train else (moved, renamed):

@@ -171,7 +171,7 @@ def _still_there(what: str, file: str, name: str) -> str:
             return str(place.absolute())
     where = f"the folder that it is in now: {ELSEWHERE}=FOLDER before the command"
     if what == "core_file":
-        where = f"it where it is now: --core {path.name}, in Python load_cores"
+        where = f"it where it is now: --core FOLDER/{path.name}, in Python load_cores"
     raise UnknownTask(
         f"the run's {what.partition('_')[0]} is not in {file} any more; put the file "
         f"back, or name {where}"

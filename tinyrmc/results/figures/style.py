@@ -87,6 +87,7 @@ def picture(
             warnings.filterwarnings("always", "Glyph .* missing")
             figure = draw(*args, **named)
             kind, drawn = Path(path).suffix.lower(), io.BytesIO()
+            kind = kind if kind in FORMATS else ".png"
             figure.savefig(drawn, format=kind[1:], dpi=DPI, metadata=FORMATS[kind])
         replace(Path(path), drawn.getvalue())
         letters = set()
