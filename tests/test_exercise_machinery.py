@@ -34,6 +34,7 @@ from tinyrmc.course.exercises import (
     normalisation,
     nth_farthest,
     one_hop,
+    ppo,
     programs,
     rare_words,
     tape,
@@ -463,6 +464,19 @@ def test_a_part_of_another_kind_does_not_hide_the_part_that_is_wrong():
 
     text = made(solution, (np.arange(1.0, 4.0),), (np.ones(2),)).judge(answer).text
     assert "\nIt looks as if part [1] of your result is the right one, negated" in text
+
+
+def test_parts_of_what_a_program_makes_of_an_answer_have_names():
+    def larger(*case):
+        return 1.5 * ppo.clipped_loss.function(*case)
+
+    def level(log_pi, *others):  # nothing of it is on the tape
+        return 0 * p.mean(log_pi) + ppo.clipped_loss.function(log_pi.data, *others)
+
+    text = ppo.clipped_loss.judge(larger).text
+    assert text.startswith("your loss is 0.20625, expected 0.1375\n")
+    assert text.endswith("\nIt looks as if your loss is 1.5 times the right one")
+    assert ppo.clipped_loss.judge(level).text.startswith("its gradient is 0 at [0], ")
 
 
 def test_a_second_axis_is_told_before_the_shape_of_what_has_one():

@@ -54,16 +54,10 @@ def details():
     """With all details the agent turns the right way in {all details, all:.0%} of all
     episodes of the training, and in {all details, last:.0%} of the last.
 
-    With one epoch it is {one epoch, all:.0%} of all, and {one epoch, last:.0%} of the
-    last; with a ratio that is not clipped, {ratio not clipped, all:.0%} and
-    {ratio not clipped, last:.0%}.
-
-    With advantages as they are, it is {advantages as they are, all:.0%} of all, and
-    {advantages as they are, last:.0%} of the last.
-
-    With one step and a value in the place of GAE it is {lam 0, one step, all:.0%} of
-    all, with returns {lam 1, returns, all:.0%}, without entropy {no entropy, all:.0%},
-    without the orthogonal start {no orthogonal start, all:.0%}.
+    Four of the five came back: both numbers of one epoch, and both of the ratio that is
+    not clipped. The fifth did not: with advantages as they are it is
+    {advantages as they are, last:.0%} of the last, lower than with all details, but
+    eight seeds cannot tell it from chance.
     """
     found = {}
     for name, changed in TAKEN_AWAY.items():
@@ -73,18 +67,30 @@ def details():
     return found
 
 
+NEW_SEEDS = range(24, 48)  # seeds 0 to 2 choose each kind's rate
+
+
 @claim(
-    lambda n: all(
-        by_chance(n["PPO"], n[other]) <= 0.05 and n["PPO"].low > n[other].high
-        for other in ("PPO, one step", "chapter 21")
+    lambda n: (
+        all(
+            by_chance(n["PPO"], n[other]) <= 0.05 / 2
+            for other in ("PPO, one step", "chapter 21")
+        )
+        and n["PPO, chose"].low > 0.995
+        and n["PPO, one step, runs below 60 %"].mean == 1
     ),
     show=".0%",
 )
 def beside_one_step():
-    """At the best of three rates, three seeds each, it turns the right way in {PPO:.0%}
-    of the last episodes with PPO (rate {PPO, rate:.2g}), in {PPO, one step:.0%} with
-    PPO but one step a trajectory (rate {PPO, one step, rate:.2g}), and in
-    {chapter 21:.0%} with chapter 21's update (rate {chapter 21, rate:.2g}).
+    """At the best of three rates, which seeds 0 to 2 chose, 24 new seeds turn the right
+    way in {PPO:.0%} of the last episodes with PPO (rate {PPO, rate:.2g}), in
+    {PPO, one step:.0%} with PPO but one step a trajectory (rate
+    {PPO, one step, rate:.2g}), and in {chapter 21:.0%} with chapter 21's update (rate
+    {chapter 21, rate:.2g}).
+
+    The three seeds that chose PPO's rate have {PPO, chose:.0%} there, all of them. But
+    of the new ones {PPO, runs below 60 %:.0%} end below 60 %, where all runs of one
+    step do.
     """
     one_step = replace(Details(), epochs=1, minibatches=1)
     kinds = {
@@ -94,9 +100,11 @@ def beside_one_step():
     }
     found = {}
     for name, train in kinds.items():
-        ends = {
+        chose = {
             rate: [train(seed, rate)[-1] for seed in range(3)] for rate in rates(0.01)
         }
-        best = max(ends, key=lambda rate: np.mean(ends[rate]))
-        found |= {name: ends[best], f"{name}, rate": best}
+        best = max(chose, key=lambda rate: np.mean(chose[rate]))
+        found[name] = [train(seed, best)[-1] for seed in NEW_SEEDS]
+        found |= {f"{name}, rate": best, f"{name}, chose": chose[best]}
+        found[f"{name}, runs below 60 %"] = np.mean([end < 0.6 for end in found[name]])
     return found

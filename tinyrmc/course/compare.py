@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class Demand:
     """tuples must be tuples, and arrays arrays; else a list will do for either"""
     kinds: bool = True
     """numbers must be of the right kind; else 1.0 will do for 1 and for True"""
+    parts: tuple[str, ...] = ()
+    """what the parts of a tuple are called, where learners do not return one"""
 
 
 def compare(
@@ -53,7 +55,8 @@ def compare(
         if demand.form and isinstance(expected, tuple) > isinstance(found, tuple):
             raise Wrong(f"{where} should be a tuple, not {kind(found)}")
         for key in _keys(found, expected, where):
-            compare(found[key], expected[key], demand, f"{where}[{key!r}]")
+            part = demand.parts[key] if demand.parts else f"{where}[{key!r}]"
+            compare(found[key], expected[key], replace(demand, parts=()), part)
     else:
         _compare_arrays(found, numbers(expected), demand, where)
 

@@ -38,7 +38,7 @@ def diagnose(
 
     given: what an answer returned in each case, or the exception that it raised.
     """
-    demand = Demand(demand.tolerance)
+    demand = Demand(demand.tolerance, parts=demand.parts)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         right = [solution(*case.copies()) for case in cases]
@@ -97,7 +97,8 @@ def _of_parts(pairs: list[Pair], cases: list[Case], demand: Demand) -> Iterator[
     for k in range(count):
         of_part = [(found[k], right[k]) for found, right in pairs]
         if not _silent(of_part, demand):
-            yield from _of_arrays(of_part, cases, demand, f"part [{k}] of your result")
+            what = demand.parts[k] if demand.parts else f"part [{k}] of your result"
+            yield from _of_arrays(of_part, cases, demand, what)
             return
 
 

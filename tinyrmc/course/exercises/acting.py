@@ -56,6 +56,12 @@ _BY_HAND, _ONCE = np.array([0.0, 1.0, 0.0, 2.0]), np.array([False, True, False, 
             rewards[t] + gamma -> gamma * rewards[t] + gamma
         your returns go on after an end: rewards of the next episode count
             ~ended[t] * ->
+        you read `ended` of step t + 1, as programs do that note where an episode
+        begins; here ended[t] says that step t was the last of its episode
+            ~ended[t] -> ~(ended[t + 1] if t + 1 < len(ended) else ended[t] & False)
+        you read `ended` of the step before: ended[t] says that step t was the last of
+        its episode
+            ~ended[t] -> ~ended[t - 1]
         `after` counts although the last step has ended its episode
             ~ended[t] -> (~ended[t] | (t + 1 == len(ended)))
         you lose the reward of the step that ends an episode
@@ -487,6 +493,7 @@ def _acted(rng, B, T, rate=0.01, entropy=0.1, steps=2, often=0.3):
         _acted, "4 5, 3 3 0.03 0.1 1, 2 6 0.002 0.0, 4 4 0.01 0.3, 5 2 0.01 0.1 2 0"
     ),
     tolerance=1e-4,  # float32
+    parts=["your loss", "what the agent has learnt"],
     hints=[
         "On the tape: logits, values, _ = agent(trajectory['seen'], first, "
         "trajectory['fresh']). They have T + 1 moments; the last value is `after`.",
@@ -517,6 +524,16 @@ def _acted(rng, B, T, rate=0.01, entropy=0.1, steps=2, often=0.3):
             - entropy_cost -> + entropy_cost
         the trajectory stops there, the episodes do not: the last value is `after`
             0.99, V[:, T] -> 0.99, 0 * V[:, T]
+        `after` is the value of the moment behind the last step, V[:, T]; you take that
+        of the last step
+            0.99, V[:, T] -> 0.99, V[:, T - 1]
+        your targets come one step early: step t is paid with G_t, its own reward
+        included, and you give it G_{t+1}
+            targets = found.T.astype(np.float32)
+                -> targets = np.append(found[1:], V[:, T][None], 0).T.astype(np.float32)
+        you compare G_t with the value of the next moment; what was expected of step t
+        is V_t
+            targets - V[:, :T] -> targets - V[:, 1:]
         the gradients of all updates add up: adam.zero_grad() is missing
             adam.zero_grad() -> pass
         nothing is clipped: max_norm=0.1

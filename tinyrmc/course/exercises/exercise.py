@@ -481,6 +481,7 @@ def exercise(
     leading: str = "",
     anysize: str = "",
     words: str | None = None,
+    parts: Sequence[str] = (),
     kind: type[Exercise] = Exercise,
     **promises: Any,
 ) -> Callable[[Function], Any]:
@@ -490,14 +491,14 @@ def exercise(
     and some of them square, where a forgotten transpose does not show in the shapes.
     Begin with a case without leading axes and with numbers of size one: cases for
     `leading` and `anysize`, both names with a space between, are made of the first.
-    See `Demand` for tolerance, precise and form, `Exercise` for the others.
+    See `Demand` for tolerance, precise, form and parts, `Exercise` for the others.
     """
     return lambda function: kind(
         function,
         cases,
         hints,
         mistakes,
-        Demand(tolerance, precise, form),
+        Demand(tolerance, precise, form, parts=tuple(parts)),
         leading.split(),
         anysize.split(),
         words=None if words is None else words.split(),

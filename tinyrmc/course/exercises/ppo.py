@@ -174,6 +174,7 @@ _APART = np.log([0.5, 0.9, 1.1, 2.0] * 2)
         "0.2 0.3 4 5, 0.1 0.5 3 3, 0.5 1.0 2 6, 0.3 0.0 3 2",  # in the last pi is mu
         first=[(_APART, 0 * _APART, np.repeat([1.0, -1.0], 4), 0.2)],
     ),
+    parts=["your loss", "its gradient"],
     hints=[
         "log_pi is on the tape, the other two are numbers. The ratio is "
         "primitives.exp(log_pi - log_mu).",
@@ -187,6 +188,11 @@ _APART = np.log([0.5, 0.9, 1.1, 2.0] * 2)
             p.minimum( -> p.maximum(
         your ratio is mu / pi; it is the policy that learns over the one that acted
             p.exp(log_pi - log_mu) -> p.exp(log_mu - log_pi)
+        log_mu is made of log_pi, so the ratio is always 1 and nothing is ever clipped:
+        what counts is what the actor thought
+            p.exp(log_pi - log_mu) -> p.exp(log_pi - log_pi.data)
+        the lower limit is 1 - epsilon, not 1 / (1 + epsilon)
+            a_min=1 - epsilon -> a_min=1 / (1 + epsilon)
         nothing is clipped
             p.clip(ratio, a_min=1 - epsilon, a_max=1 + epsilon) -> ratio
         you leave the minimum out: a ratio that has gone the wrong way must still be
@@ -356,7 +362,7 @@ def value_loss(values, old, targets, limit):
 
 
 def _run(answer, acted, first, pieces, rate, details):
-    """The parameters of a tiny agent after its updates, and the last loss.
+    """The last loss, and the parameters of a tiny agent after its updates.
 
     What it has acted, `log_mu` and `values`, is made with the agent itself.
     """
@@ -411,6 +417,7 @@ def _halves(rng, B, epochs):
         _acted(rng, 6, 4, _halves(rng, 6, 2), bootstrap=False),
     ],
     tolerance=1e-4,  # float32
+    parts=["your loss", "what the agent has learnt"],
     hints=[
         "Once, before the loop: advantages with gae_advantages, whose arrays have time "
         "first, so .T goes in and out; targets are advantages + acted['values'].",
