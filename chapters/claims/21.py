@@ -5,6 +5,8 @@ from functools import partial
 import numpy as np
 from register import Chapter, by_chance, claim, rates
 
+from tinyrmc.course.exercises.acting import Maze
+
 chapter = Chapter("21", "train CORES play PAYS noise learnt_with never policy_loss_vjp")
 RATES = {"a third": 0, "usual": 1, "three times": 2}
 
@@ -95,4 +97,33 @@ def maze():
             )[1][-1]
             for seed in range(3)
         ]
+    return found
+
+
+class Counting(Maze):
+    """Chapter 21's maze; it notes turns, right turns and episodes of each step."""
+
+    def _step(self, *now):
+        outcome = super()._step(*now)
+        turned, right = outcome.terminated.sum(), (outcome.reward == 1).sum()
+        self.noted = [*getattr(self, "noted", ()), (turned, right, outcome.ended.sum())]
+        return outcome
+
+
+@claim(
+    lambda n: n["turns"].high < 0.9 and 0.45 < n["right"].low < n["right"].high < 0.55,
+    show=".0%",
+)
+def turns():
+    """Without a memory it turns in {turns:.0%} of the last episodes, three seeds, and
+    of these turns {right:.0%} are right.
+    """
+    found = {"turns": [], "right": []}
+    for seed in range(3):
+        world = Counting()
+        chapter.train(chapter.CORES["no memory"], seed, maze=lambda world=world: world)
+        last = 50 * 8  # steps of 50 updates
+        turned, right, ended = np.sum(world.noted[-last:], axis=0)
+        found["turns"].append(turned / ended)
+        found["right"].append(right / turned)
     return found

@@ -119,6 +119,10 @@ ex.policy_gradient.check(policy_gradient)
 policy_gradient = ex.policy_gradient.yours(policy_gradient)
 
 # %% [markdown]
+# ### The best baseline
+#
+# *Extra: which number has the least noise. Nothing later uses it.*
+#
 # Which baseline is best? The mean of the gradient does not depend on $b$. Its variance
 # does: that is the mean of the squared length, less a part in which there is no $b$.
 #
@@ -136,6 +140,8 @@ ex.best_baseline.check(best_baseline)
 best_baseline = ex.best_baseline.yours(best_baseline)
 
 # %% [markdown]
+# ### How much noise it takes away
+#
 # **Write down first:** from three equal logits, how many times smaller is the noise,
 # the standard deviation of one pull's gradient, with a baseline of 11 than without?
 
@@ -230,7 +236,10 @@ plt.show()
 #
 # The probability of an episode is a product: how likely each action is, times how
 # likely the world's answer to it. The logarithm turns it into a sum, and the world's
-# part does not depend on our network. So
+# part does not depend on our network. So each step's $\nabla \ln \pi$ is paid with all
+# rewards of the episode. But those from before step $t$ do not depend on its action:
+# like a baseline they change no mean. We leave them out, and their noise with them.
+# What is left is $G_t$:
 #
 # $$\nabla J = \mathbb{E}\Big[ \sum_t G_t \, \nabla \ln \pi(a_t \mid h_t) \Big]$$
 #
@@ -390,11 +399,15 @@ plt.show()
 # at three times the rate 37 % (30 to 42).
 #
 # So a memory carries a single bit over three steps here, with either core; which core
-# is better, this maze does not show. Without a memory the agent has no reason to turn
-# at all: on average a turn brings it 0, and so does standing still until the time is
-# up. Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction
-# goes back through three steps of the core to the sign, as that of a loss did in
-# chapter 17 (language). Only now it is weighted by the advantage.
+# is better, this maze does not show. And why is the agent without a memory below a
+# coin's 50 %? Without a memory it turns in 78 % (75 to 80) of the last episodes, three
+# seeds, and of these turns 49 % (48 to 51) are right. So where it turns it is a coin.
+# In the other episodes it does not turn, and has no reason to: on average a turn brings
+# it 0, and so does standing still until the time is up.
+#
+# Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction goes
+# back through three steps of the core to the sign, as that of a loss did in chapter 17
+# (language). Only now it is weighted by the advantage.
 #
 # **This is a good place to stop.**
 #
