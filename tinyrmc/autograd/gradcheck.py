@@ -269,9 +269,7 @@ def gradcheck(
     thread = threading.get_ident()
     primitives.STOPPED.discard(thread)
     error, _, exact = trial.compare(gradients, trial.directions)
-    if (
-        thread not in primitives.STOPPED
-    ):  # a difference sees what was stopped on purpose
+    if thread not in primitives.STOPPED:  # else a difference sees what is meant
         trial.require_analytic(exact, gradients)
     if error <= tolerance:
         return error
