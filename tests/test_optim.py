@@ -594,6 +594,13 @@ def test_a_gradient_from_before_the_optimizer_counts_and_one_can_be_assigned(xp)
 # --- schedules ------------------------------------------------------------------------
 
 
+def test_a_rate_of_another_name_is_told():
+    adam = optim.Adam([Parameter(np.ones(2))])
+    with pytest.raises(AttributeError, match="rate is its learning_rate"):
+        adam.lr = 0.1
+    assert not hasattr(adam, "lr") and adam.learning_rate == 1e-3
+
+
 def test_schedule_warms_up_stays_and_decays():
     rate = schedule(peak=2.0, steps=100, warmup=10, cosine_fraction=0.4)
     assert [rate(k) for k in range(10)] == pytest.approx(

@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -97,6 +97,11 @@ class Optimizer:
     """
 
     clip_by: Literal["whole", "matrix"] = "whole"
+
+    def _lr(self, *_: float) -> NoReturn:
+        raise AttributeError("an optimizer's rate is its learning_rate")
+
+    lr = property(_lr, _lr)  # as elsewhere; set by mistake it would change nothing
 
     def __init__(
         self,
