@@ -392,6 +392,25 @@ def test_kinks_and_zeros(xp):
     assert float(of_exponent[0]) == pytest.approx(8 * np.log(2))
 
 
+def test_logaddexp_of_infinities(xp):
+    """As NumPy has it; its gradients add up to 1, also behind a `where`."""
+    inf = np.inf
+    x, y = (v.ravel() for v in np.meshgrid([-inf, -3.0, 0.0, inf], [-inf, 0.0, inf]))
+    found = primitives.logaddexp(xp.asarray(x), xp.asarray(y)).data
+    np.testing.assert_allclose(to_host(found), np.logaddexp(x, y))
+    with np.errstate(invalid="ignore"):  # their sum is the loss
+        left, right = gradient(xp, primitives.logaddexp, x, y)
+    np.testing.assert_allclose(to_host(left + right), 1)
+    finite = np.isfinite(x) & np.isfinite(y)
+
+    def behind(a, b):
+        both = primitives.logaddexp(a, b)
+        return primitives.where(xp.asarray(finite), both, 0.0)
+
+    for found in gradient(xp, behind, x, y):
+        assert (to_host(found)[~finite] == 0).all()
+
+
 def test_what_einsum_refuses(xp):
     x = xp.ones((2, 2))
     for subscripts in "ii->i", "...i", "...ijk->i", "ij->k", "ij,jk->ik":
