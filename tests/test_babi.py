@@ -8,7 +8,6 @@ import json
 import re
 from pathlib import Path
 
-import fakecupy
 import numpy as np
 import pytest
 from babistories import STORIES, texts, write_babi
@@ -363,21 +362,6 @@ def test_made_up_stories_are_learnt(make_trainer):
             if trainer.step % epoch == 0:
                 trainer.read()
         assert trainer.evaluate(("test",))["test_error"] <= error
-
-
-def test_on_a_device_nothing_waits(make_trainer):
-    task, xp = told(model={"masked": True}), fakecupy.cupy
-    model = task.build(np.random.SeedSequence(0))
-    stream = task.stream(model, 0)
-    here = float(task.loss(model, stream.batch(0, 0, 8), None)[0].data)
-    there = model.to(xp)
-    batch = {name: xp.asarray(x) for name, x in stream.batch(0, 0, 8).items()}
-    task.loss(there, batch, None)
-    with fakecupy.no_sync():
-        found, *_ = task.loss(there, batch, None)
-    assert float(found.data) == pytest.approx(here, rel=1e-5)
-    sums = task.evaluate(there, xp=xp, split="test")
-    assert sums["wrong 1 0"][1] == 100
 
 
 # --- Other cores ----------------------------------------------------------------------

@@ -281,6 +281,7 @@ ARRAYS = {
     "strided": np.arange(12.0).reshape(3, 4)[::2, ::3],
     "large": np.random.default_rng(0).normal(size=(1000, 300)),
     "odd": np.array([np.nan, -0.0, 1e-320]),
+    "text": np.array(["ab", "c"]),
 }
 
 

@@ -465,43 +465,6 @@ def test_a_core_of_one_s_own_needs_to_name_no_weight():
         Core().zeros(2)
 
 
-@pytest.mark.parametrize("kind", [LSTM, DeepLSTM, GRU, RNN, RelationalMemory])
-def test_a_subclass_with_a_step_of_its_own_takes_it_in_unroll_too(kind):
-    class Own(kind):
-        def __call__(self, *arguments):
-            output, state = super().__call__(*arguments)
-            return output * 2.0, state
-
-    sizes = (3, 4) if kind in (LSTM, GRU, RNN) else (3, 4, 2)
-    inputs, plain, own = (
-        np.ones((2, 3, 3), np.float32),
-        *(x(*sizes, seed=0) for x in (kind, Own)),
-    )
-    found, expected = (x.unroll(inputs, x.initial_state(2))[0] for x in (own, plain))
-    for one, other in zip(found, expected, strict=True):
-        assert_allclose(one.data, 2 * other.data, rtol=1e-5, atol=1e-7)
-
-
-def test_the_first_state_and_the_layers_of_one_s_own_are_those_of_unroll_too():
-    class Started(LSTM):
-        def initial_state(self, batch_size):
-            return tuple(x + 1 for x in super().initial_state(batch_size))
-
-    class Silent(LSTM):
-        def __call__(self, *arguments):
-            return np.zeros((2, 4), np.float32), super().__call__(*arguments)[1]
-
-    deep, is_first = DeepLSTM(3, 4, 2, seed=0), np.array([[0, 1, 0], [0, 0, 1]], bool)
-    deep.layers = [Silent(3, 4, seed=0), Started(7, 4, seed=0)]
-    for core in Started(3, 4, seed=0), deep:
-        given = np.ones((2, 3, 3), np.float32), core.initial_state(2)
-        ways = [core.unroll(*given, trace, is_first=is_first) for trace in (None, [])]
-        (ours, _), (theirs, _) = ways
-        for one, other in zip(ours, theirs, strict=True):
-            assert_allclose(one.data, other.data, 1e-5, 1e-7)
-    assert not ours[0].data[:, :4].any() and ours[0].data[:, 4:].all()
-
-
 def test_a_core_that_no_table_has_is_named():
     @dataclasses.dataclass(frozen=True)
     class Untold(CoreConfig):

@@ -8,11 +8,10 @@ import math
 
 import numpy as np
 import pytest
-from fakecupy import no_sync
 from numpy.testing import assert_allclose
 from turns import in_turn
 
-from tinyrmc import Tape, Tensor, fused, gradcheck
+from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cores import (
@@ -282,26 +281,6 @@ def test_all_steps_at_once_are_the_steps(xp, name, lengths, is_first):
             assert np.abs(one - other).max() <= tolerance * scale
 
 
-@BLOCKS
-def test_nothing_waits_for_a_device(xp, name):
-    if xp is np:
-        return
-    core = made(name, np.float32).to(xp)
-    x, fresh = xp.zeros((4, 15, 5), np.float32), xp.asarray(FRESH)
-    with no_sync():
-        core.unroll(x, core.initial_state(4), None, xp.asarray(LENGTHS), fresh)
-
-
-@every
-def test_plain_and_fused_agree(name):
-    core = made(name)
-    ours, _ = both_ways(core, np, np.float64, LENGTHS, FRESH)
-    with fused.plain():
-        theirs, _ = both_ways(core, np, np.float64, LENGTHS, FRESH)
-    for one, other in zip(ours, theirs, strict=True):
-        assert_allclose(one, other, 1e-9, 1e-11)
-
-
 def test_long_sequences_of_like_keys_lose_no_digits():
     """Of equal inputs all keys are equal: the chunk's system is as bad as it gets."""
     x = np.repeat(np.random.default_rng(0).standard_normal((1, 300, 5)), 2, axis=0)
@@ -403,33 +382,6 @@ def test_what_learns_to_write_can_replace_what_it_wrote():
     for x in rng.standard_normal((6, 1, 4)):
         answer, state = memory(x, state)
         assert_allclose(answer.data, x @ W_v, 1e-10)
-
-
-class Doubled(DeltaNet):
-    def __call__(self, *given):
-        output, state = super().__call__(*given)
-        return output * 2.0, state
-
-
-def test_a_step_of_one_s_own_is_taken_in_unroll_too():
-    rng = np.random.default_rng(0)
-    x, given = rng.standard_normal((2, 7, 5)), {"dtype": np.float64, "seed": 1}
-    plain, own, mixed = DeltaNet(5, 4, **given), Doubled(5, 4, **given), made("delta")
-    found, expected = (c.unroll(x, c.initial_state(2))[0] for c in (own, plain))
-    for one, other in zip(found, expected, strict=True):
-        assert_allclose(one.data, 2 * other.data, 1e-10)
-    mixer = mixed.blocks[1]["mix"][1]
-    kind = type(mixer)
-    own = {
-        "__call__": lambda self, x, state: (
-            0.0 * kind.__call__(self, x, state)[0],
-            state,
-        )
-    }
-    mixer.__class__ = type("Silent", (kind,), own)
-    silent = mixed.unroll(x, mixed.initial_state(2))[0]
-    stepped = mixed.unroll(x, mixed.initial_state(2), [])[0]
-    assert_allclose(p.stack(silent).data, p.stack(stepped).data, 1e-12)
 
 
 def test_what_they_refuse_is_named():

@@ -505,21 +505,6 @@ def test_two_threads_that_add_into_one_parameter_lose_nothing():
     assert (w.grad == 2).all()
 
 
-def test_two_threads_that_add_into_one_buffer_are_refused():
-    w = Parameter(ones(3))
-    into = {w.id: np.zeros_like(w.data)}
-
-    def other():
-        tape, loss = recorded(lambda: p.sum(w * 2.0))
-        refused(RuntimeError, "another thread is adding", tape.backward, loss, into)
-        return True
-
-    primitive = meeting(lambda: in_a_thread(other))
-    tape, loss = recorded(lambda: p.sum(primitive(w)))
-    tape.backward(loss, into=into)
-    assert (into[w.id] == 1).all()
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_process_that_is_forked_while_a_thread_adds_can_add_itself():

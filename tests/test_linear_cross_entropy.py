@@ -8,7 +8,6 @@ import autograd
 import autograd.numpy as hips
 import numpy as np
 import pytest
-from fakecupy import no_sync, only
 from turns import in_turn
 
 from tinyrmc import Parameter, Tape, fused, optim
@@ -226,17 +225,6 @@ def test_what_is_refused(xp):
             losses = fused.linear_cross_entropy(x, weight, outside, **tiling)
             bad = np.isnan(to_host(losses.data))
             assert bad.tolist() == [False, True, True, False, False]
-
-
-@in_turn("tiling", [{}, {"block": 2}, {"block": 2, "keep": 8}])
-def test_on_a_device_the_same_without_waiting(xp, tiling):
-    arrays = problem(dtype=np.float32)
-    here = ours(*arrays, np.ones(ROWS, np.float32), **tiling)
-    there = [xp.asarray(a) for a in (*arrays, np.ones(ROWS, np.float32))]
-    with no_sync(), only(np.float32):
-        found = ours(*there, **tiling)
-    for one, other in zip(found, here, strict=True):
-        np.testing.assert_allclose(to_host(one), other, rtol=1e-5, atol=1e-6)
 
 
 @in_turn("dtype", [np.uint16, np.int32, np.uint32, np.int64])

@@ -44,6 +44,7 @@ SETTINGS = [
         "activate_final": k % 5 < 2,
         "forget_bias": 1.0 - k % 3,
         "input_bias": 0.5 * (k % 2),
+        "qkv_norm": k % 7 != 3,
     }
     for k, (gate, blocks, heads) in enumerate(
         itertools.product(["unit", "memory", None], [1, 2, 3], [1, 2, 3, 8])

@@ -10,15 +10,12 @@ import dataclasses
 import gc
 import os
 import signal
-import subprocess
-import sys
 
 import fakecupy
 import numpy as np
 import pytest
 from fakecupy import no_sync, only
 from processes import alive, soon
-from tinyruns import ROOT, SURROUNDINGS
 from tinytasks import (
     TRAIN,
     Config,
@@ -31,7 +28,6 @@ from tinytasks import (
     relations,
     steps,
 )
-from turns import in_turn
 
 from tinyrmc.training.gpu.prefetch import AHEAD, Prefetcher
 from tinyrmc.training.loop import run_training
@@ -133,14 +129,6 @@ def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
         batch = drawing.batch(step, 0)
         assert batch["who"][0, 2] == task.stage
     assert batch["who"][0, 0] == child_of(drawing)
-
-
-def test_a_batch_is_not_written_over_while_it_is_kept(make_prefetcher):
-    task = who()
-    drawing = make_prefetcher(task)
-    kept = [anonymous(drawing.batch(step, 0)) for step in range(12)]
-    for step, batch in enumerate(kept):
-        assert_same_arrays(batch, drawn(task, step))
 
 
 # --- The same bits --------------------------------------------------------------------
@@ -313,58 +301,7 @@ def test_no_process_is_left(end, cupy, make_trainer, new_run):
     assert not alive(pid)
 
 
-PARENT = """
-import os, sys, time
-sys.path.insert(0, "tests")
-import numpy as np
-from tinytasks import Config, Larger
-from tinyrmc.training.gpu.prefetch import Prefetcher
-task = Larger(Config())
-drawing = Prefetcher(task.stream(None, 0), task, [(0, 50)], np)
-for step in range(3):
-    drawing.batch(step, 0)
-print(drawing._child.pid, flush=True)
-"""
-
-
-@in_turn("ending", ["pass", "raise KeyboardInterrupt", "killed"])
-def test_it_ends_with_its_parent_however_that_ends(ending):
-    code = PARENT + ("time.sleep(60)" if ending == "killed" else ending)
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=SURROUNDINGS,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as parent:
-        pid = int(parent.stdout.readline())
-        if ending == "killed":
-            assert alive(pid)
-            parent.kill()
-        parent.wait(30)
-        assert soon(lambda: not alive(pid))
-        assert "multiprocessing" not in parent.stderr.read()
-
-
 # --- What goes through the pipe -------------------------------------------------------
-
-
-def test_every_dtype_and_shape_is_sent(make_prefetcher):
-    task = who()
-    task.draw = lambda rng, count: {
-        "half": np.arange(count, dtype=np.float16),
-        "flags": np.arange(3 * count).reshape(count, 3) % 2 == 0,
-        "nothing": np.zeros((count, 0, 3), np.float32),
-        "turned": np.arange(2 * count, dtype=np.int64).reshape(2, count).T,
-        "text": np.array(["ab", "c"] * (count // 2)),
-    }
-    drawing = make_prefetcher(task)
-    for step in range(4):
-        batch = drawing.batch(step, 0)
-        assert_same_arrays(batch, drawn(task, step))
-        batch["half"][...] = 4  # it is ours
-    assert child_of(drawing)
 
 
 def test_python_objects_are_drawn_here(make_prefetcher):

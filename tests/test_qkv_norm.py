@@ -1,62 +1,22 @@
-"""The norm on queries, keys and values: the paper's core with it, the released one
-without it, each against loops over rows and heads.
+"""The norm on queries, keys and values: the paper's core with it against loops over
+rows and heads, and the setting. test_memory.py has the released core without it.
 """
 
-import fakecupy
 import numpy as np
 import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from test_memory import DEFAULTS, INPUT, B, randomised
+from test_memory import INPUT, B, randomised
 from turns import in_turn
 
-from tinyrmc import PaperRelationalMemory, RelationalMemory, Tape, config, gradcheck
-from tinyrmc import primitives as p
+from tinyrmc import PaperRelationalMemory, RelationalMemory, config, gradcheck
 from tinyrmc.cores import CoreConfig, build_core
 
 T = 5
-PAPER = {"mem_slots": 3, "head_size": 4, "num_heads": 2, "key_size": 3}
-
-
-def cores():
-    """{form: a randomised core whose row is the other form's}"""
-    sizes = {name: DEFAULTS[name] for name in PAPER}
-    made = {
-        "rmc": RelationalMemory(
-            INPUT, **sizes, dtype=np.float64, qkv_norm=False, seed=0
-        ),
-        "rmc_paper": PaperRelationalMemory(
-            INPUT, **PAPER, dtype=np.float64, qkv_norm=True, seed=0
-        ),
-    }
-    return {form: randomised(core) for form, core in made.items()}
 
 
 def arrays(core):
     return {name: each.data for name, each in core.named_parameters()}
-
-
-def inputs_of(seed=0):
-    return np.random.default_rng(seed).standard_normal((T, B, INPUT))
-
-
-def unrolled(core, inputs, trace=None):
-    state = core.initial_state(inputs.shape[1])
-    outputs, _ = core.unroll(p.swapaxes(inputs, 0, 1), state, trace)
-    return [output.data for output in outputs]
-
-
-def test_the_released_core_without_it_is_the_oracle():
-    core = cores()["rmc"]
-    names = arrays(core)
-    assert "blocks.0.qkv.weight" in names and "blocks.0.qkv.bias" not in names
-    assert not any("qkv_norm" in name for name in names)
-    inputs, memory = inputs_of(), core.initial_state(B)
-    setting = {**DEFAULTS, "qkv_norm": False}
-    expected = oracles.relational_memory(np, names, setting, inputs, memory)
-    assert_allclose(
-        unrolled(core, inputs), expected.reshape(T, B, -1), rtol=1e-11, atol=1e-11
-    )
 
 
 def paper_by_rows(P, x, m, h, num_heads, key_size):
@@ -87,63 +47,33 @@ def paper_by_rows(P, x, m, h, num_heads, key_size):
     return np.stack(new_m), np.stack(new_h)
 
 
+def normed_core_and_inputs():
+    sizes = {"mem_slots": 3, "head_size": 4, "num_heads": 2, "key_size": 3}
+    core = PaperRelationalMemory(
+        INPUT, **sizes, dtype=np.float64, qkv_norm=True, seed=0
+    )
+    return randomised(core), np.random.default_rng(0).standard_normal((B, T, INPUT))
+
+
 def test_the_papers_core_with_it_is_the_loop():
-    core = cores()["rmc_paper"]
-    P, inputs = arrays(core), inputs_of()
-    ours = unrolled(core, inputs)
+    core, inputs = normed_core_and_inputs()
+    P, ours = arrays(core), core.unroll(inputs, core.initial_state(B))[0]
     for example in range(B):
         m, h = (array[example] for array in core.initial_state(B))
         for t in range(T):
-            x = inputs[t, example] @ P["input_projection.weight"]
+            x = inputs[example, t] @ P["input_projection.weight"]
             x = x + P["input_projection.bias"]
             m, h = paper_by_rows(P, x, m, h, num_heads=2, key_size=3)
-            assert_allclose(ours[t][example], h.ravel(), rtol=1e-11, atol=1e-11)
+            assert_allclose(ours[t].data[example], h.ravel(), rtol=1e-11, atol=1e-11)
 
 
-@in_turn("form", ["rmc", "rmc_paper"])
-def test_gradients_are_exact(form):
-    core = cores()[form]
+def test_its_gradients_are_exact():
+    core, inputs = normed_core_and_inputs()
 
     def outputs(inputs):
-        state = core.initial_state(B)
-        return tuple(core.unroll(inputs, state)[0])
+        return tuple(core.unroll(inputs, core.initial_state(B))[0])
 
-    gradcheck(outputs, inputs_of().swapaxes(0, 1), parameters=core.parameters())
-
-
-@in_turn("form", ["rmc", "rmc_paper"])
-def test_a_trace_tells_of_attention_and_gates(form):
-    core, trace = cores()[form], []
-    assert_array_equal(unrolled(core, inputs_of(), trace), unrolled(core, inputs_of()))
-    assert len(trace) == T
-    gates = {"input_gate", "forget_gate"}
-    gates |= {"output_gate"} if form == "rmc_paper" else set()
-    for step in trace:
-        assert set(step) == {"attention", *gates}
-        assert step["attention"].shape == (B, 2, 3, 4)
-        assert_allclose(step["attention"].sum(-1), 1)
-        assert all(0 < step[gate].min() <= step[gate].max() < 1 for gate in gates)
-
-
-@in_turn("form", ["rmc", "rmc_paper"])
-def test_on_a_device_the_same_without_waiting(form):
-    """One entry on the tape for all steps has the norm; without it there are many."""
-
-    def gradients(core, inputs):
-        with Tape() as tape:
-            outputs, _ = core.unroll(inputs, core.initial_state(B))
-            loss = p.sum(p.square(outputs[-1]))
-        tape.backward(loss)
-        return [parameter.grad for parameter in core.parameters()]
-
-    inputs = inputs_of().swapaxes(0, 1).astype(np.float32)
-    core = cores()[form].astype(np.float32)
-    expected = gradients(core, inputs)
-    there = cores()[form].astype(np.float32).to(fakecupy.cupy)
-    with fakecupy.no_sync(), fakecupy.only(np.float32):
-        found = gradients(there, fakecupy.device(inputs))
-    for ours, theirs in zip(found, expected, strict=True):
-        assert_allclose(ours.get(), theirs, rtol=1e-4, atol=1e-5)
+    gradcheck(outputs, inputs, parameters=core.parameters())
 
 
 # --- The setting ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ a tolerance is given.
 """
 
 import dataclasses
-import os
 import re
 
 import numpy as np
@@ -28,7 +27,7 @@ from tinyrmc.training import trainer as trainer_module
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, WorkerError
+from tinyrmc.training.workers import CAN_FORK
 
 
 def larger(**train):
@@ -303,16 +302,6 @@ def test_a_task_sees_the_held_out_metrics_in_its_lines(make_trainer, new_run):
 
 
 # --- A worker that fails --------------------------------------------------------------
-
-
-@forks
-def test_a_worker_that_fails_ends_the_run_with_its_words(make_trainer, new_run):
-    task, parent = Larger(Config()), os.getpid()
-    draw = task.draw
-    task.draw = lambda rng, count: draw(rng, count) if os.getpid() == parent else 1 / 0
-    trainer = make_trainer(task, workers=2)
-    with pytest.raises(WorkerError, match=r"^worker 1: ZeroDivisionError: division by"):
-        run_training(trainer, new_run())
 
 
 # --- A task with defaults only --------------------------------------------------------

@@ -5,11 +5,9 @@ The losses that are made of it, and the policy that acts.
 
 import math
 
-import fakecupy
 import numpy as np
 import oracles
 import pytest
-from fakecupy import device, no_sync, only
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,18 +80,6 @@ def test_ratios_beyond_all_numbers_are_clipped():
     np.testing.assert_array_equal(vs, vtrace.targets(**ones)[0])
     np.testing.assert_array_equal(vs[1], given["values"][1])
     assert (advantages[1] == 0).all()
-
-
-def test_a_device_waits_for_nothing_and_stays_in_float32():
-    given = {n: a.astype(np.float32) for n, a in random_trajectory(9, 5, 4).items()}
-    there = {name: device(array) for name, array in given.items()}
-    with no_sync(), only(np.float32):
-        ours = vtrace.targets(**there, lambda_=0.9, clip_rho=2.0)
-    for mine, numpys in zip(
-        ours, vtrace.targets(**given, lambda_=0.9, clip_rho=2.0), strict=True
-    ):
-        assert type(mine) is fakecupy.ndarray and numpys.dtype == np.float32
-        np.testing.assert_array_equal(mine.get(), numpys)
 
 
 def test_what_does_not_fit_is_refused():
