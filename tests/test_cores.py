@@ -15,6 +15,7 @@ from turns import in_turn
 
 from tinyrmc import Tape, Tensor, gradcheck, nn
 from tinyrmc import primitives as p
+from tinyrmc.autograd.nested import leaves, refilled
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser, add_flags, from_flags
 from tinyrmc.config import words_of
@@ -64,22 +65,8 @@ def small(name):
     return dataclasses.replace(SMALL, core=name)
 
 
-def leaves(state):
-    """The arrays of a state."""
-    if isinstance(state, tuple):
-        return [leaf for part in state for leaf in leaves(part)]
-    return [state]
-
-
 def on_host(value):
     return to_host(value.data if isinstance(value, Tensor) else value)
-
-
-def with_leaves(state, arrays):
-    """The same state with other arrays, taken in order from an iterator."""
-    if isinstance(state, tuple):
-        return tuple(with_leaves(part, arrays) for part in state)
-    return next(arrays)
 
 
 def parse(words):
@@ -247,7 +234,7 @@ def test_what_a_core_refuses_is_named(xp, make, good):
     for k, part in enumerate(parts):
         for bad in part[:1], part[:, :1], part[:, :0], part[0], part[..., :-1]:
             if bad.shape != part.shape:
-                wrong = with_leaves(state, iter([*parts[:k], bad, *parts[k + 1 :]]))
+                wrong = refilled(state, [*parts[:k], bad, *parts[k + 1 :]])
                 with pytest.raises(ValueError, match=r" expects a state \(3, .*, got "):
                     core(x, wrong)
 
@@ -304,7 +291,7 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
 
     def outputs(inputs, *moved):
         parts = dict(enumerate(arrays)) | dict(zip(moving, moved, strict=True))
-        return tuple(core.unroll(inputs, with_leaves(start, iter(parts.values())))[0])
+        return tuple(core.unroll(inputs, refilled(start, parts.values()))[0])
 
     inputs = rng.standard_normal((2, 10, 5))
     # all but those that a first state is, which is given here

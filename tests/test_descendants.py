@@ -13,6 +13,7 @@ from turns import in_turn
 
 from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
+from tinyrmc.autograd.nested import leaves, refilled
 from tinyrmc.backend import to_host
 from tinyrmc.cores import (
     STM,
@@ -43,12 +44,6 @@ def made(name, dtype=np.float64, seed=0):
         moved = parameter.data + 0.3 * rng.standard_normal(parameter.shape)
         parameter.data = moved.astype(dtype)
     return core
-
-
-def leaves(state):
-    if isinstance(state, tuple):
-        return [leaf for part in state for leaf in leaves(part)]
-    return [state]
 
 
 # --- The equations, written out -------------------------------------------------------
@@ -346,15 +341,12 @@ def test_gradients_are_the_complex_steps(name):
         x.data for x, still in zip(leaves(start), fixed, strict=True) if not still
     ]
 
-    def with_leaves(state, given):
-        if isinstance(state, tuple):
-            return tuple(with_leaves(part, given) for part in state)
-        return state.detach() if state.ndim == 2 else next(given)
-
     for lengths, is_first in ENDS:
 
         def outputs(x, *arrays):
-            state = with_leaves(start, iter(arrays))
+            given = iter(arrays)
+            parts = (x.detach() if x.ndim == 2 else next(given) for x in leaves(start))
+            state = refilled(start, parts)
             found, last = core.unroll(x, state, None, lengths, is_first)
             last = [leaf for leaf in leaves(last) if leaf.ndim > 2]
             return (p.stack(found), *last)

@@ -12,13 +12,13 @@ import pytest
 import tinyagents
 from babistories import reading_of
 from browser import cells, opened
+from tinyagents import restored
 from tinyruns import TINY
 
 from tasks import babi
 from tinyrmc import corpora
 from tinyrmc.cli import plot, train
 from tinyrmc.results import memory_hops
-from tinyrmc.training.networks import open_checkpoint, restore_model
 from tinyrmc.training.run import Run
 
 WORDS = """
@@ -60,11 +60,6 @@ def test_a_run_ends_with_what_to_look_at_next(tmp_path, capsys):
         assert len(lines) == len(says)
         for line, command in zip(lines, says, strict=True):
             assert f"tinyrmc {command} " in line and line.endswith(f" {run}")
-
-
-def restored(path):
-    task, arrays, state = open_checkpoint(path)
-    return task, restore_model(task, arrays, state)
 
 
 def rows_of(printed):

@@ -11,9 +11,11 @@ from programhelp import answered, mixed_batch, network_of, programs, task_of, te
 from tinytasks import changed
 
 from tinyrmc import primitives as p
-from tinyrmc.autograd.engine import Tape, Tensor
+from tinyrmc.autograd.engine import Tape
+from tinyrmc.autograd.nested import leaves
 from tinyrmc.backend import to_host
 from tinyrmc.cores import LSTM, PaperRelationalMemory, RelationalMemory, core
+from tinyrmc.cores.core import state_arrays
 from tinyrmc.training.trainer import Trainer
 
 # --- The state is kept at each example's end ------------------------------------------
@@ -36,19 +38,6 @@ CORES = [
     lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=F64, seed=0),
     lambda: LSTM(5, 4, dtype=F64, seed=0),
 ]
-
-
-def tensors(state):
-    if isinstance(state, tuple):
-        return [leaf for part in state for leaf in tensors(part)]
-    return [state]
-
-
-def leaves(state):
-    return [
-        to_host(leaf.data if isinstance(leaf, Tensor) else leaf)
-        for leaf in tensors(state)
-    ]
 
 
 def test_nested_states_are_kept_too():
@@ -74,9 +63,10 @@ def test_the_last_state_is_unrolls_with_its_gradients(xp):
                         state = model.last_state(seen, state, lengths)
                     else:
                         state = model.unroll(seen, state, lengths=lengths)[1]
-                    loss = sum(p.sum(p.sin(part)) for part in tensors(state))
+                    loss = sum(p.sum(p.sin(part)) for part in leaves(state))
                 found = tape.gradient(loss, [seen, *model.parameters()], strict=False)
-                both.append([*leaves(state), *map(to_host, found)])
+                parts = state_arrays(state).values()
+                both.append([*map(to_host, [*parts, *found])])
             for ours, theirs in zip(*both, strict=True):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 

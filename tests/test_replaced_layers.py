@@ -31,6 +31,7 @@ from tinyrmc.cores import (
     SelectiveSSM,
     Transformer,
 )
+from tinyrmc.cores.core import map_state
 from tinyrmc.cores.lstm import Feedforward
 
 SLOTS = {"mem_slots": 3, "head_size": 4, "num_heads": 2, "seed": 1}
@@ -263,10 +264,7 @@ def test_a_core_that_derives_from_ours_is_stepped(name, xp, request):
         return output * 1.5, state
 
     def start(self, batch_size):
-        def more(x):
-            return tuple(map(more, x)) if isinstance(x, tuple) else x + 0.5
-
-        return more(kind.initial_state(self, batch_size))
+        return map_state(lambda x: x + 0.5, kind.initial_state(self, batch_size))
 
     changes = {"__call__": call}
     if name not in ("feedforward", "dnc", "dnc plain"):
