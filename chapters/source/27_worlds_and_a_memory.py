@@ -694,6 +694,8 @@ def changes_of(film):
     }
 
 
+ninth, *_ = played["RMC"][2][8]
+print(f"not over after step 8: {ninth.mean():.1%} of the levels")
 for name, change in changes_of(played["RMC"][2]).items():
     print(f"{name}:", in_words(*play(trainings["RMC"].agent, change)))
 
@@ -714,10 +716,10 @@ for name, change in changes_of(played["RMC"][2]).items():
 #
 # So these agents need their memory, but a short one. Exchanged once for another
 # level's, it costs nothing that three seeds show: the agent soon writes over it.
-# (Levels that are over before step 8 stand in this row as they were.) Nor can these
-# seeds tell what a fresh one every ten steps costs: the first agent gains a level in a
-# hundred, the second loses one, the third three. Fresh every second step costs a
-# quarter of the levels.
+# (Levels that are over by step 8 stand in this row as they were; in the run above 83.5
+# % were not.) Nor can these seeds tell what a fresh one every ten steps costs: the
+# first agent gains a level in a hundred, the second loses one, the third three. Fresh
+# every second step costs a quarter of the levels.
 #
 # What they use are their own last steps. Where these are missing, in the memory that
 # one other level had and in the one into which all write in turn, they lose about a
