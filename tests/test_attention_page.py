@@ -181,6 +181,16 @@ def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(
             } == before | {tmp_path / path for path in paths}
 
 
+def test_a_paper_takes_attention_as_pdf(empty_directory, refused):
+    words = ["attention", TRAINED, "--sequences", "20", "--out", "paper", "--format"]
+    assert plot.main([*map(str, words), "pdf"]) == 0
+    for name in PICTURES:
+        data = Path("paper", name).with_suffix(".pdf").read_bytes()
+        assert data.startswith(b"%PDF")
+    assert not [*Path("paper").glob("*.png")]
+    assert "invalid choice: 'eps'" in refused(plot.main, *map(str, words), "eps")
+
+
 def test_a_task_that_says_nothing_about_its_questions_is_told(
     monkeypatch, refused, empty_directory
 ):

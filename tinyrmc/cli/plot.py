@@ -10,7 +10,8 @@ Runs of one configuration under several seeds make one line, their mean in a ban
 the lowest to the highest; each core has the same colour in every picture. A single run
 also gets the pictures its task draws of a trained network. `--against
 steps,samples,hours` draws three panels side by side, like the paper's figure 5. `--out
-figure.pdf`, or .svg, writes the curves for a paper.
+figure.pdf`, or .svg, writes the curves for a paper; `attention` and `analyses` take
+`--format pdf`.
 
 `attention` draws the paper's figure 3. It measures over held-out sequences how much
 attention goes to the input and to the slots that took in the reference, and tests how
@@ -135,6 +136,11 @@ def _one_run(name: str, says: str, files: str = "", page: str = "") -> Parser:
     return parser
 
 
+def _add_format(parser: Parser) -> None:
+    kinds, says = ("png", "pdf", "svg"), "the kind of picture (default: png)"
+    parser.add_argument("--format", choices=kinds, default=kinds[0], help=says)
+
+
 def _opened(parser: Parser, argv: list[str]) -> tuple[Any, Any, Any, dict]:
     """(options, task, model, checkpoint's state), from the words of a `_one_run`."""
     options = parser.parse_args(argv)
@@ -157,10 +163,11 @@ def _folder(options: Any, what: str) -> Path:
 def attention_main(argv: list[str]) -> int:
     """The command line after `attention`; returns the exit code."""
     says = "Draw, measure and test what a trained memory attends to."
-    parser = _one_run("attention", says, "attention*.png and attention.json")
+    parser = _one_run("attention", says, "the pictures and attention.json")
     add = parser.add_argument
     says = "held-out sequences to measure over (default: 10,000)"
     add("--sequences", type=at_least(2), default=10_000, metavar="N", help=says)
+    _add_format(parser)
     options, task, model, state = _opened(parser, argv)
     run = state["run"]
     title = title_of(state)
@@ -176,8 +183,8 @@ def attention_main(argv: list[str]) -> int:
         described = attending.tables(found, floors)
         kept = {"run": {**run, "step": state["step"]}, **found, "floors": floors}
         paths = [
-            attending.draw_maps(three, seen, folder),
-            attending.draw_tests(found, floors, folder),
+            attending.draw_maps(three, seen, folder, options.format),
+            attending.draw_tests(found, floors, folder, options.format),
             folder / "attention.json",
         ]
         replace(paths[-1], json_text(kept, indent=1) + "\n")
@@ -296,6 +303,7 @@ def analyses_main(argv: list[str]) -> int:
     says = "folder for the pictures, replaced if they exist (default: the "
     says += "run's directory; of several runs the folder that they are all in)"
     add("--out", type=Path, metavar="FOLDER", help=says)
+    _add_format(parser)
     add_places(parser)
     options = parser.parse_args(argv)
     opened = {path: open_checkpoint(path, options.data_dir) for path in options.runs}
@@ -329,7 +337,7 @@ def analyses_main(argv: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     width = terminal_width()
     for name, of_networks in found.items():
-        if path := draw(name, of_networks, folder, cores, common):
+        if path := draw(name, of_networks, folder, cores, common, options.format):
             print(path)
             continue
         title = paragraph(f"{name}: {common}", width)

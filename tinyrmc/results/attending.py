@@ -55,7 +55,9 @@ def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
     return [draw_maps(cases, probes.traces(model, cases.inputs), folder)]
 
 
-def draw_maps(questions: Questions, seen: Traces, folder: Path) -> Path:
+def draw_maps(
+    questions: Questions, seen: Traces, folder: Path, kind: str = "png"
+) -> Path:
     """The attention of every head at every step."""
     from . import figures
 
@@ -68,10 +70,10 @@ def draw_maps(questions: Questions, seen: Traces, folder: Path) -> Path:
         titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
     held = probes.holders(probes.shares(seen, questions.marked))
     about = questions.marked, titles, questions.mark, held
-    return figures.attention(folder / "attention.png", seen.attention, *about)
+    return figures.attention(folder / f"attention.{kind}", seen.attention, *about)
 
 
-def draw_tests(found: Found, floors: Floors, folder: Path) -> Path:
+def draw_tests(found: Found, floors: Floors, folder: Path, kind: str = "png") -> Path:
     """The accuracies of the causal tests."""
     from . import figures
 
@@ -84,7 +86,7 @@ def draw_tests(found: Found, floors: Floors, folder: Path) -> Path:
         for test in ("wiped", "cut")
         if found[test]
     }
-    path = folder / "attention_tests.png"
+    path = folder / f"attention_tests.{kind}"
     return figures.accuracies(path, tests, found["intact"], floors)
 
 

@@ -59,15 +59,17 @@ def draw(
     folder: Path,
     cores: list[str | None] | None = None,
     common: str = "",
+    kind: str = "png",
 ) -> Path | None:
     """Draw one examination of some networks into `folder`: Curves or HeatMaps. Returns
-    the PNG file, or None for tables, of which there is no picture.
+    the file, or None for tables, of which there is no picture.
 
-    common: what the networks have in common. OSError where it cannot be written.
+    common: what the networks have in common. kind: of file. OSError where it cannot be
+    written.
     """
     from . import figures
 
-    path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
+    path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.{kind}"
     if all(isinstance(table, Curve) for table in found.values()):
         return figures.examined(path, found, name, cores, common)
     if all(isinstance(table, HeatMap) for table in found.values()):
