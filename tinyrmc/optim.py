@@ -230,9 +230,9 @@ class Optimizer:
         The gradient is multiplied by `scale`, then its L2 norm is clipped at `max_norm`
         (see `clip_by`). `scale` and `valid` may be 0-d arrays. The flag is False if the
         norm is not finite or `valid` is False: then parameters and state stay as they
-        are, and a warning says so once. At the first step another one names parameters
-        on which no loss has depended. (None comes on a GPU, where looking would make
-        the host wait, nor if you give `valid`.) `gradient` is scratch: what it holds
+        are, and a warning says so once. At the first step another one names matrices on
+        which no loss has depended. (None comes on a GPU, where looking would make the
+        host wait, nor if you give `valid`.) `gradient` is scratch: what it holds
         afterwards means nothing.
         """
         self._check_own()
@@ -269,13 +269,15 @@ class Optimizer:
         return norm, finite
 
     def _unreached(self) -> str:
-        """The parameters on which no loss has depended, though one has on others, in
-        words; those whose rate is 0 do not count.
+        """The matrices on which no loss has depended, though one has on others, in
+        words; those whose rate is 0 do not count. Gains and biases may be there for a layer
+        that does without them, and a layer that is cut off has a matrix, too.
         """
         frozen = [place for place, pace in self._paces if not pace]
         cut = []
         for k, (place, p) in enumerate(zip(self._places, self.parameters, strict=True)):
-            if not p.reached and place not in frozen and not p.grad.any():
+            known = p.reached or p.ndim < 2 or place in frozen
+            if not known and not p.grad.any():
                 cut.append(f"parameter {k}, {p.dtype}{list(p.shape)}")
         return listed(cut) if any(p.reached for p in self.parameters) else ""
 
