@@ -270,8 +270,8 @@ class Optimizer:
 
     def _unreached(self) -> str:
         """The matrices on which no loss has depended, though one has on others, in
-        words; those whose rate is 0 do not count. Gains and biases may be there for a layer
-        that does without them, and a layer that is cut off has a matrix, too.
+        words; those whose rate is 0 do not count. Gains and biases may be there for a
+        layer that does without them, and one that is cut off has a matrix, too.
         """
         frozen = [place for place, pace in self._paces if not pace]
         cut = []
