@@ -14,10 +14,7 @@ from tinytasks import (
     timeless,
 )
 
-from tinyrmc import Tape
-from tinyrmc import primitives as p
-from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
-from tinyrmc.cores.core import state_arrays, state_of
+from tinyrmc.cores.core import state_of
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.rl import vtrace
@@ -223,40 +220,6 @@ def test_settings_that_make_no_sense_are_refused():
 
 
 # --- States that begin anew -----------------------------------------------------------
-
-
-SIZES = {RelationalMemory: (3, 2, 4), DeepLSTM: (3, 4, 2)}
-
-
-def test_an_unroll_with_fresh_states_is_several_unrolls():
-    for kind in [LSTM, DeepLSTM, RelationalMemory, Feedforward]:
-        sizes = SIZES.get(kind, (3, 4))
-        core = kind(*sizes, dtype=np.float64, seed=0)
-        rng = np.random.default_rng(0)
-        x = rng.normal(size=(1, 6, 3))
-        fresh = np.array([[False, False, True, False, False, True]])
-        before = core.unroll(rng.normal(size=(1, 2, 3)), core.initial_state(1))[1]
-        with Tape() as tape:
-            outputs, last = core.unroll(x, before, is_first=fresh)
-            loss = sum(p.sum(p.square(y)) for y in outputs)
-        gradients = tape.gradient(loss, core.parameters())
-        with Tape() as tape:
-            parts, state = [], before
-            for start, stop in ((0, 2), (2, 5), (5, 6)):
-                part, state = core.unroll(x[:, start:stop], state)
-                parts += part
-                after, state = state, core.initial_state(1)
-            loss = sum(p.sum(p.square(y)) for y in parts)
-        for one, other in zip(outputs, parts, strict=True):
-            np.testing.assert_allclose(one.data, other.data, rtol=1e-12)
-        for name, y in state_arrays(last).items():
-            np.testing.assert_allclose(y, state_arrays(after)[name], rtol=1e-12)
-        for one, other in zip(
-            gradients, tape.gradient(loss, core.parameters()), strict=True
-        ):
-            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-        with pytest.raises(ValueError, match=r"is_first must be bool \[1, 6\]"):
-            core.unroll(x, before, is_first=fresh[:, :5])
 
 
 # --- As any other task ----------------------------------------------------------------

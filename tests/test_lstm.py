@@ -135,6 +135,8 @@ def test_unroll_refuses_what_a_step_refuses(xp):
             core.unroll(x, core.initial_state(2))
         with pytest.raises(ValueError, match="lengths must be an array of 3 integers"):
             core.unroll(x, state, lengths=xp.ones(3))
+        with pytest.raises(ValueError, match=r"is_first must be bool \[3, 2\]"):
+            core.unroll(x, state, is_first=xp.ones((3, 1), bool))
     with pytest.raises(ValueError, match=r"^DeepLSTM expects a state of 2 pairs"):
         DeepLSTM(4, 5, 2, seed=0).to(xp).unroll(
             x, LSTM(4, 5, seed=0).to(xp).initial_state(3)[:1]
