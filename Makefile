@@ -12,7 +12,7 @@
 #   make site        builds the website into site/_build/html
 #   make browser-live  the course in the Pyodide that users get, from the network
 #   make bench       measures on this machine; ARGS=--quick: a first look
-#   make faults      kills, full disks, forged files, bad words: what becomes of them
+#   make faults      kills, full disks, forged files ...: 27 minutes of processor time
 #   make clean       removes the environment, caches and builds; runs/ is kept
 #
 # ARGS is passed on to the command: make train ARGS="ladder --seed 1", make test

@@ -1,6 +1,6 @@
 """Many faults that runs, files and command lines can meet, and what becomes of them.
 
-    make faults                             all 770 cases, twenty minutes of two cores
+    make faults                             all 770, 27 minutes of processor time
     make faults ARGS="--share 0.1 --seed 1 --only kills forged"
     make faults ARGS="--log tried.jsonl"    goes on where it was broken off
 
