@@ -397,10 +397,10 @@ plt.show()
 
 # %% [markdown]
 # On the left the loads rise at once from one to six, where a piece no longer fits. On
-# the right stands what small pieces cost in calls. So a piece should be as large as
-# still fits. Training cuts a batch in the same way: each piece of
-# examples goes through the whole network, forward and backward, before the next. The
-# largest arrays of a step, and what the tape holds:
+# the right stands what small pieces cost in calls. So in this toy a piece should be as
+# large as still fits. Training cuts a batch in the same way: each piece of examples
+# goes through the whole network, forward and backward, before the next. The largest
+# arrays of a step, and what the tape holds:
 
 # %%
 for row in timed:
@@ -416,6 +416,10 @@ for count in (8, 32, 128):
     print(f"8 slots x 64, T = 8, {count:3} examples: the tape holds {size:6.2f} MiB")
 
 # %% [markdown]
+# A second cache often has a megabyte or two, so these pieces do not fit into one. The
+# size of training's pieces, 256 examples, was found by trying: larger ones are no
+# faster, and take more memory. The toy shows what a cache can do, not why it is 256.
+#
 # With pieces the mean can go wrong. A loss is a mean over examples that have a target,
 # and not all pieces have as many. So each gives a *sum* and a *count*.
 #
@@ -536,11 +540,12 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# There, four processes were not four times as fast as one. The gradients that must be
-# added up, the smaller pieces, and the one memory that all cores share may be the
-# reasons; what each of these costs we have not measured. BLAS could use all cores by
-# itself, but handing out small work takes time. So in training it has one thread, and
-# the workers share whole pieces. Here is one small product on your machine:
+# There, four ordinary threads took almost three times as long as one, in that one
+# measurement, and four processes were not four times as fast as one. The gradients that
+# must be added up, the smaller pieces, and the one memory that all cores share may be
+# the reasons; what each of these costs we have not measured. BLAS could use all cores
+# by itself, but handing out small work takes time. So in training it has one thread,
+# and the workers share whole pieces. Here is one small product on your machine:
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)

@@ -551,7 +551,8 @@ plt.show()
 # %% [markdown]
 # By hand there are even more launches than composed: rows whose numbers are all alike
 # are centred twice. On a GPU all rows are, because to look for such rows would mean to
-# wait.
+# wait. So array code that was made for a processor, as in chapter 23, can be the wrong
+# one here.
 #
 # Here is one training step on an NVIDIA H100, 8 slots of 256 units, 128 examples of 8
 # steps, in float32, as `benchmarks/gpu.py` measured it. A *graph* records all launches

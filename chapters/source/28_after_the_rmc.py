@@ -696,7 +696,8 @@ course.measured(28, "relates")
 # suffers from new ones), and on what it may depend (the number of pairs, how alike
 # keys are, $\beta$, $d$). Draw the data with the seed, measure at five settings or
 # more, draw the result into `panel`, mark $d$ in it by an upright line, name the
-# axes, and conclude. **Write down first** what you expect.
+# axes, and conclude: "stays" is what moves by less than a tenth. **Write down first**
+# what you expect.
 
 
 # %%

@@ -107,6 +107,28 @@ def measured(store, panel, seed, d=12, pairs=(2, 4, 8, 16, 32), mark=True, line=
     return [*pairs], errors, "rises"
 
 
+def invented(store, panel, seed):
+    """Numbers that have nothing to do with what `store` returns."""
+    store(np.eye(4), np.eye(4))
+    drawn = sorted(np.random.default_rng(seed).random(5))
+    panel.plot(range(5), drawn)
+    panel.axvline(4)
+    panel.set(xlabel="pairs", ylabel="error")
+    return [*range(5)], drawn, "rises"
+
+
+def newest(store, panel, seed, d=6, pairs=(2, 4, 8, 16, 32)):
+    """The error of the newest pair, which is nothing but rounding."""
+    rng, errors = np.random.default_rng(seed), []
+    for n in pairs:
+        k, v = rng.normal(size=(n, d)), rng.normal(size=(n, 5))
+        errors.append(np.mean(((unit(k) @ store(k, v))[-1] - v[-1]) ** 2))
+    panel.plot(pairs, errors)
+    panel.axvline(d)
+    panel.set(xlabel="pairs", ylabel="squared error")
+    return [*pairs], errors, "stays"
+
+
 WRONG = {
     a.fading: [
         lambda q, k, v, a: all_at_once(q, k, v, a, strict=True),
@@ -151,6 +173,7 @@ WRONG = {
     a.my_experiment: [
         lambda store, panel, seed: measured(store, panel, 0),
         lambda store, panel, seed: measured(store, panel, seed, mark=False),
+        invented,
         lambda store, panel, seed: measured(store, panel, seed, mark=3),
         lambda store, panel, seed: measured(store, panel, seed, line=np.sqrt),
         lambda store, panel, seed: measured(lambda k, v, **_: 0 * k.T @ v, panel, seed),
@@ -166,5 +189,5 @@ RIGHT = {
         lambda *c: solved(*c, weigh=lambda b: b[..., None] + 0.0),
     ],
     a.selective_step: [spaced, lambda *c: spaced(*c, read=lambda h, C: (h * C[..., None, :]).sum(-1, keepdims=True))],
-    a.my_experiment: [measured, lambda s, panel, seed: measured(s, panel, seed, d=20)],
+    a.my_experiment: [measured, newest, lambda s, panel, seed: measured(s, panel, seed, d=20)],
 }  # fmt: skip

@@ -129,6 +129,17 @@ def norm(cuda, y, x, gain, offset, width, epsilon, ddof=0, power=-0.5, columns=N
         y[row, k] = gain[k] * ((x[row, k] - mean) * scale) + offset[k]
 
 
+def norm_from_the_first(cuda, y, x, gain, offset, width, epsilon):
+    """Of what each number is more than its row's first, as the library's kernel does."""
+
+    class Shifted:
+        def __getitem__(self, at):
+            return x[at] - first
+
+    first = x[cuda.blockIdx.x, 0]
+    yield from norm(cuda, y, Shifted(), gain, offset, width, epsilon)
+
+
 def norm_by_one(cuda, y, x, gain, offset, width, epsilon):
     row = cuda.blockIdx.x
     if cuda.threadIdx.x == 0:
@@ -286,6 +297,7 @@ WRONG = {
         lambda p, runs, baseline: cloud(p, runs, 0.5),
     ],
     cu.bias_relu: [
+        all_by_one,
         lambda *c: element(*c, ends=False),
         lambda *c: element(*c, column=lambda k, width: k // width % width),
         lambda *c: element(*c, column=lambda k, width: 0),
@@ -381,7 +393,7 @@ RIGHT = {
     ],
     cu.neighbours: [summed],
     cu.block_reduce: [halved, neighbours_first],
-    cu.layer_norm: [norm],
+    cu.layer_norm: [norm, norm_from_the_first],
     cu.product: [tiled],
     et.way_back: [back, lambda *c: tuple(back(*c))],
     et.kept_by_chains: [kept],

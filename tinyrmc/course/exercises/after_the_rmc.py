@@ -123,6 +123,12 @@ def _empty_and_whole():
         you read before you write: a step sees its own pair, too
             S = S + k -> old, S = S, S + k
             @ S)[..., 0, :], S -> @ old)[..., 0, :], S
+        you erase after you have written, and so a part of what you wrote: look first
+            (v - found) -> v
+            missing[..., None, :] -> missing[..., None, :]; S = S - beta[..., None,
+                None] * k[..., :, None] * (k[..., None, :] @ S)
+        beta counts twice where you erase: u = beta (v - S^T k)
+            (v - found) -> (v - beta[..., None] * found)
         you let all of S go by 1 - beta: only what stands at the key makes room
             S = S + k -> S = (1 - beta[..., None, None]) * S + k
             (v - found) -> v
@@ -356,7 +362,7 @@ def _with_picture(answer, store, seed):
         drawn.append((panel, answer(store, panel, seed)))
         return drawn[-1][1]
 
-    said = report("store")(on_a_panel, noted, seed)
+    said = report("store", array=True)(on_a_panel, noted, seed)
     if said is None:
         return None
     panel, (settings, measured, _) = drawn[0]

@@ -29,8 +29,9 @@ def _frugal(found, right, counts, **most):
 def _bias_relu(answer, x, bias, threads):
     y = np.full(x.size, np.nan)
     blocks = -(-x.size // threads)
-    launch(answer, blocks, threads, y, x.ravel(), bias, x.size, bias.size)
-    return y.reshape(x.shape)
+    counts = launch(answer, blocks, threads, y, x.ravel(), bias, x.size, bias.size)
+    # a thread may look at its number twice
+    return _frugal(y.reshape(x.shape), np.maximum(x + bias, 0), counts, longest=6)
 
 
 def _rows(rng, rows, width, threads):
@@ -306,7 +307,9 @@ def _layer_norm(answer, x, gain, offset, epsilon, threads):
     # each row begins somewhere in a group of 32 numbers
     sweeps = 4 * rows * (-(-width // 32) + -(-width // threads) + 1)
     sweeps += 2 * rows * -(-width // min(threads, 32))
-    most = {"reads": 5 * x.size, "writes": x.size, "transactions": sweeps}
+    # each thread may read one number more, say, the row's first to subtract it
+    reads = 5 * x.size + rows * threads
+    most = {"reads": reads, "writes": x.size, "transactions": sweeps}
     return _frugal(y, right, counts, **most)
 
 

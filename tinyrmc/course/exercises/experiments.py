@@ -39,9 +39,9 @@ RIGHT = "its numbers support the claim"
 
 def borne_out(measured: np.ndarray) -> str:
     """The claim that numbers allow: "stays" if they differ by less than a tenth of the
-    largest, "rises" or "falls" if nine in ten pairs of them do.
+    largest, or by no more than rounding; "rises" or "falls" if nine in ten pairs do.
     """
-    if np.ptp(measured) <= 0.1 * abs(measured).max():
+    if np.ptp(measured) <= max(0.1 * abs(measured).max(), 1e-12):
         return "stays"
     later, earlier = np.tril_indices(len(measured), -1)
     rising = np.mean(measured[later] > measured[earlier])
