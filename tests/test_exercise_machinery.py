@@ -3,6 +3,7 @@ results, limits to work, diagnoses, and what is remembered of the solved ones.
 """
 
 import importlib
+import inspect
 import itertools
 import json
 import re
@@ -376,6 +377,35 @@ def test_mistakes_that_nobody_foresaw_are_told_by_what_they_look_like():
     for answer, said in FORESEEN_BY_NOBODY:
         text = ex.judge(answer).text
         assert "\nIt looks as if " in text and said in text
+
+
+def test_numbers_that_are_written_in_are_named():
+    for ex, put, said in [
+        (learning.sgd, {"momentum": 0.9}, "0.9 is written in for momentum"),
+        (learning.sgd, {"rate": 0.01}, "0.01 is written in for rate"),
+        (
+            learning.adam_step,
+            {"beta1": 0.9, "beta2": 0.999},
+            "0.9 and 0.999 are written in for beta1 and beta2",
+        ),
+        (
+            normalisation.layer_norm_gradient,
+            {"epsilon": 1e-5},
+            "1e-05 is written in for epsilon",
+        ),
+        (
+            gates.weights_of_the_past,
+            {"forget_bias": 1.0},
+            "you leave forget_bias out, as if it were 1",
+        ),
+    ]:
+        names = [*inspect.signature(ex.function).parameters]
+
+        def answer(*case, ex=ex, names=names, put=put):
+            return ex.function(*(dict(zip(names, case, strict=True)) | put).values())
+
+        text = ex.judge(answer).text
+        assert text.endswith(f"It looks as if {said}"), text
 
 
 def test_a_likeness_must_hold_in_every_case():

@@ -3,6 +3,7 @@
 `diagnose` looks at the results of an answer in all cases. It asks in turn
 
 - do they go wrong just where there are leading axes;
+- are they what the solution gives with a usual number in the place of an argument;
 - are they the right results with something done to them: transposed, shifted, summed,
   a logarithm taken; or off by a factor or an addend that the sizes explain;
 - are they what the solution gives for other arguments: one turned around, transposed,
@@ -18,7 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,12 @@ def diagnose(
         first = given[wrong.index(True)] if any(wrong) else None
         told = 2 * len(sound) >= len(given) and not isinstance(first, Exception)
         if told and demand.tolerance < 1e-3 and not _silent(pairs, demand):
-            for words in _of_parts(pairs, of, demand):
-                return f"{made}It looks as if {words}"
-            for words in _of_arguments(solution, pairs, of, demand):
+            likenesses = chain(
+                _written_in(solution, pairs, of, demand),
+                _of_parts(pairs, of, demand),
+                _of_arguments(solution, pairs, of, demand),
+            )
+            for words in likenesses:
                 return f"{made}It looks as if {words}"
     return made.strip() or _which_cases(wrong, cases, error_patterns.OF_CASES)
 
@@ -143,23 +147,45 @@ def _all(pairs: Iterable[Pair], change: Function, demand: Demand) -> bool:
     return True
 
 
+def _given_by(
+    solution: Function,
+    pairs: Sequence[Pair],
+    cases: Sequence[Case],
+    demand: Demand,
+    change: Function,
+) -> bool:
+    """Whether the solution gives what was found, for arguments changed by `change`."""
+    told = 0  # cases in which the change makes a difference
+    for (found, right), case in zip(pairs, cases, strict=True):
+        named = dict(zip(case.arguments, case.copies(), strict=True))
+        try:
+            changed = solution(*(named | change(named)).values())
+        except Exception:  # not every argument can be changed that way
+            return False
+        if not agree(found, changed, demand):
+            return False
+        told += not agree(right, changed, demand)
+    return told > 1  # once may be chance: N may be d_k there
+
+
+def _written_in(
+    solution: Function, pairs: Sequence[Pair], cases: Sequence[Case], demand: Demand
+) -> Iterator[str]:
+    """Usual numbers with which the solution gives the same, whatever was asked for."""
+    if all(isinstance(right, (bool, str, np.bool_)) for _, right in pairs):
+        return  # these tell too little
+    for words, put in error_patterns.written_in(cases[0].arguments):
+        if _given_by(solution, pairs, cases, demand, lambda _, put=put: put):
+            yield words
+
+
 def _of_arguments(
     solution: Function, pairs: Sequence[Pair], cases: Sequence[Case], demand: Demand
 ) -> Iterator[str]:
     """Other arguments with which the solution gives the same."""
 
     def gives(change: Function) -> bool:
-        told = 0  # cases in which the change makes a difference
-        for (found, right), case in zip(pairs, cases, strict=True):
-            named = dict(zip(case.arguments, case.copies(), strict=True))
-            try:
-                changed = solution(*(named | change(named)).values())
-            except Exception:  # not every argument can be changed that way
-                return False
-            if not agree(found, changed, demand):
-                return False
-            told += not agree(right, changed, demand)
-        return told > 1  # once may be chance: N may be d_k there
+        return _given_by(solution, pairs, cases, demand, change)
 
     def exchanged(one: str, two: str) -> Function:
         return lambda named: {one: named[two], two: named[one]}

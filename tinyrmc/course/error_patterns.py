@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -183,8 +183,6 @@ def _of_arrays() -> Iterator[tuple[str, Change]]:
 
 
 OF_NUMBERS: list[tuple[str, Change]] = [
-    ("you leave {name} out, as if it were 0", lambda x: 0 * x),
-    ("you leave {name} out, as if it were 1", lambda x: 0 * x + 1),
     ("you take {name} one too large", lambda x: x + 1),
     ("you take {name} one too small", lambda x: x - 1),
     ("you take {name} negated", lambda x: -x),
@@ -195,6 +193,9 @@ OF_NUMBERS: list[tuple[str, Change]] = [
     ("you take the root of {name}", lambda x: x**0.5),
     ("you take 1 divided by {name}", lambda x: 1 / x),
 ]
+# Numbers that people write in where an argument should stand, alone or two of them.
+WRITTEN = (0.9, 0.99, 0.999, 0.5, 0.1, 0.01, 1e-3, 1e-5, 1e-6, 1e-8, 2, 3, 4, 8)
+TWO_WRITTEN = ((0.9, 0.999), (0.9, 0.99))
 OF_LISTS: list[tuple[str, Change]] = [
     ("you go through {name} from its end", lambda x: x[::-1]),
     ("you leave out the first of {name}", lambda x: x[1:]),
@@ -210,8 +211,27 @@ def of_argument(value: Any) -> Sequence[tuple[str, Change]]:
         return OF_ARRAYS
     if isinstance(value, (list, tuple)):
         return OF_LISTS
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return OF_NUMBERS if is_number else ()
+    return OF_NUMBERS if is_number(value) else ()
+
+
+def is_number(value: Any) -> bool:
+    """Whether an argument is a plain number, and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def written_in(arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(what is said of numbers that stand in the place of arguments, these numbers)."""
+    names = [name for name, value in arguments.items() if is_number(value)]
+    for name in names:
+        for number in (0, 1):
+            words = f"you leave {name} out, as if it were {number}"
+            yield words, {name: type(arguments[name])(number)}
+        for number in WRITTEN:
+            yield f"{number:g} is written in for {name}", {name: number}
+    for one, two in combinations(names, 2):
+        for numbers in TWO_WRITTEN:
+            words = f"{numbers[0]:g} and {numbers[1]:g} are written in for {one} and "
+            yield f"{words}{two}", dict(zip((one, two), numbers, strict=True))
 
 
 # --- Factors and addends --------------------------------------------------------------
