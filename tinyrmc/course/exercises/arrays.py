@@ -127,6 +127,16 @@ def _questions(rng, B, N, D):
             - points[rows, m][:, None] ->
         argsort runs over the examples, not over the points of each
             argsort(axis=-1) -> argsort(axis=0)
+        `[:, m]` takes all of m for every example; pair them: `[np.arange(B), m]`
+            = ((points[:, :, None] - points[:, None])**2).sum(axis=-1)[:, m].argsort(
+                axis=-1)[np.arange(len(points)), n]
+        `[:, m]` and `[:, n]` take all of m and n for every example; pair them:
+        `[np.arange(B), m]`, and n likewise
+            = ((points[:, :, None] - points[:, None])**2).sum(axis=-1)[:, m].argsort(
+                axis=-1)[:, n]
+        points[:, m] takes all of m for every example; pair them: points[np.arange(B),
+        m]
+            points[rows, m][:, None] -> points[:, m]
         you answer all questions for each example: the index of the rows is missing
             nearest_first[rows, n] -> nearest_first[:, n]
         you give the distances' ranks, not the points in their order

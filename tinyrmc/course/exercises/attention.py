@@ -38,6 +38,12 @@ from .used import used
             axis=-1 -> axis=0
         you subtract one maximum from all rows: a row far below it becomes 0 / 0
             x.max(axis=-1, keepdims=True) -> x.max()
+        you clip x at 50: larger numbers that differ come out alike
+            x - x.max(axis=-1, keepdims=True) -> np.clip(x, -50, 50)
+        you clip x at 500: larger numbers that differ come out alike
+            x - x.max(axis=-1, keepdims=True) -> np.clip(x, -500, 500)
+        you clip x at 700: larger numbers that differ come out alike
+            x - x.max(axis=-1, keepdims=True) -> np.clip(x, -700, 700)
         the sums lose their axis, so that they do not divide rows: keepdims=True keeps
         it
             e.sum(axis=-1, keepdims=True) -> e.sum(axis=-1)
@@ -82,6 +88,12 @@ def attention_weights(Q, K):
         you divide by the root of len(K): that is the number of keys, or of examples;
         d_k is the last axis
             Q.shape[-1] -> len(K)
+        you divide behind the softmax; the scores are too large in front of it
+            / math.sqrt(d_k)) @ V -> ) @ V / math.sqrt(d_k)
+        you divide by the root of 8, whatever the width of a key
+            math.sqrt(d_k) -> math.sqrt(8)
+        you divide by the root of 64, whatever the width of a key
+            math.sqrt(d_k) -> math.sqrt(64)
         you divide by the root of d_v, the width of a value
             Q.shape[-1] -> V.shape[-1]
         your softmax runs over the queries, not over the keys

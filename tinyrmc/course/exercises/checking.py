@@ -291,6 +291,8 @@ _CERTAIN = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
         the sums lose their axis, so that broadcasting lays them along the columns
         (keepdims=True keeps it)
             , keepdims=True ->
+        you take a mean over the shares of a row; what they give adds up
+            gy.sum( -> gy.mean(
         you sum g alone, not g times the shares
             gy.sum -> g.sum
     """,

@@ -20,6 +20,8 @@ from .exercise import exercise, normal
     mistakes="""
         you average the units of each slot, not the slots
             = M.mean(axis=1)
+        you divide by the number of units, not by that of the slots
+            M.mean(axis=0) -> M.sum(axis=0) / M.shape[1]
         you average all entries into a single number
             = M.mean()
     """,

@@ -98,6 +98,8 @@ def _affine_cases(rng, B, N, *sizes):
     mistakes="""
         you average over the slots, where all that they give it adds up
             g.sum(axis=1) -> g.mean(axis=1)
+        x gets a gradient from slot 0 alone; all slots use it
+            g_x @ W.T -> g[:, 0] @ W.T
         the gradient of the bias still has its examples
             g_x.sum(axis=0) -> g_x
     """,
@@ -154,6 +156,8 @@ def _updated(rng, scale, forget_bias, *shape):
         you multiply by the gate, but not by 1 minus the gate
             * (1 - keep) ->
             * (1 - take) ->
+        you take the slope of the forget gate at f, without the forget bias
+            g * m * keep * (1 - keep) -> g * m * sigmoid(f) * (1 - sigmoid(f))
         the gradients of m and of the candidate have changed places
             g * keep, g * take -> g * take, g * keep
         the forget bias stands in the input gate; it belongs to the forget gate
@@ -207,6 +211,8 @@ def _history(rng):
         the forget bias stands in the input gate; it belongs to the forget gate
             sigmoid(i[t]) -> sigmoid(i[t] + forget_bias)
             sigmoid(f[t] + forget_bias) -> sigmoid(f[t])
+        the forget bias stands in both gates; it belongs to the forget gate
+            sigmoid(i[t]) -> sigmoid(i[t] + forget_bias)
         you divide products of gates by each other: with a gate that is shut that is 0 /
         0
             = np.stack([(P := np.cumprod(sigmoid(f + forget_bias), axis=0))[-1],
@@ -319,6 +325,8 @@ def _sequences(rng, T, B, D, F, forget_bias=1):
         the forget bias stands in the input gate; it belongs to the forget gate
             update(f, i, m -> update(i, f, m
             j.tanh(), forget_bias) -> j.tanh(), forget_bias)
+        you return the memory m; what the LSTM shows is h
+            return h -> return m
         the new memory does not reach the next step
             m = update( -> new = update(
             m.tanh() -> new.tanh()

@@ -189,6 +189,9 @@ def _comes_out(experiment, A):
             = (weights_behind(A, Q, K).sum(axis=-1), np.ones(len(Q)))
         your expectation is wrong: the right function fails it
             = (weights_behind(A, Q, K), equations.attention_weights(np, 2 * Q, K))
+        at a width of 1 the root is 1, so nobody sees whether it is there
+            np.ones((2, 4)) / 2 -> np.ones((2, 1))
+            np.ones((1, 4)) -> np.ones((1, 1))
         there are as many keys as a key is wide, so the root of one is that of the other
             np.ones((2, 4)) / 2 -> np.ones((2, 2)) / math.sqrt(2)
             np.ones((1, 4)) -> np.ones((1, 2))

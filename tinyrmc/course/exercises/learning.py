@@ -251,6 +251,9 @@ def _descents(rng, rate, momentum, *shape):
         your velocity is a running mean, with 1 - momentum before g; here g comes in
         whole
             + g -> + (1 - momentum) * g
+        you look ahead, as Nesterov does: w - rate * (g + momentum * v); here the step
+        is w - rate * v
+            rate * v, v -> rate * (g + momentum * v), v
         the rate is inside your velocity; some libraries do that, here it multiplies the
         step
             + g -> + rate * g
@@ -301,6 +304,9 @@ def _first(*g):
         you multiply by the corrections, 1 - beta**t; the means are too small: divide
             / (1 - beta1**t) -> * (1 - beta1**t)
             / (1 - beta2**t) -> * (1 - beta2**t)
+        you count t one too large; the first step has t = 1
+            / (1 - beta1**t) -> / (1 - beta1**(t + 1))
+            / (1 - beta2**t) -> / (1 - beta2**(t + 1))
         you add the new whole; each mean takes 1 - beta of it
             (1 - beta1) * g -> g
             (1 - beta2) * g -> g
@@ -491,7 +497,8 @@ def answers(weights, inputs):
         "floor are hardly chance.",
     ],
     mistakes="""
-        you test on examples of the training: both come from the same rng
+        you test on examples of the training: they come from the same rng, or there are
+        so few different ones that they repeat
             default_rng([99, seed]), 400 -> default_rng([seed, 0]), 400
             t: draw(np.random.default_rng([seed, t]), 32)
                 -> t: draw(np.random.default_rng([seed, 0]), 400)

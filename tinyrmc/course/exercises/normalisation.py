@@ -109,6 +109,10 @@ def layer_norm(x, gain, offset):
             - mean(u) - n * mean(u * n) ->
         you treat the scale s as a constant
             - n * mean(u * n) ->
+        mean(u) is a mean: with a sum it is F times as large
+            - mean(u) -> - u.sum(axis=-1, keepdims=True)
+        mean(u * n) is a mean: with a sum it is F times as large
+            - n * mean(u * n) -> - n * (u * n).sum(axis=-1, keepdims=True)
         you forget the factor s before the bracket
             return s * -> return
         you take the row as it was before it was scaled, in place of n
@@ -320,6 +324,9 @@ def g_psi(z, layers, gain, offset):
     mistakes="""
         gain and offset have changed places
             g * n, g -> g, g * n
+        gain and offset get means over the rows; the gradients of all rows add up
+            g * n, g -> (g * n).mean(axis=tuple(range(g.ndim - 1))),
+                g.mean(axis=tuple(range(g.ndim - 1)))
         the gain gets what goes in, not the row that it multiplies
             g * n, g -> g, g
     """,

@@ -146,6 +146,8 @@ def look_up(labels, table):
     cases=lambda rng: [(4,), (1,), (7,)],
     hints=["Row t is the time that looks, column s the time it looks at: s <= t."],
     mistakes="""
+        a time may look at itself, too: >=, not >
+            = np.arange(T)[:, None] > np.arange(T)
         you let each time see the future
             = np.triu(np.ones((T, T))) > 0
         two rows are compared, pair by pair: make one of them a column
@@ -153,7 +155,9 @@ def look_up(labels, table):
     """,
 )
 def causal_mask(T):
-    """Which times s may time t look at? Those up to itself: a number -> (T, T)."""
+    """Which times s may time t look at? Those up to itself: a number -> (T, T), True
+    and False.
+    """
     return np.arange(T)[:, None] >= np.arange(T)
 
 
@@ -297,7 +301,9 @@ def ranks(x):
     """,
 )
 def head_mask(F, H):
-    """Which of F units share one of H heads, which lie side by side -> (F, F)."""
+    """Which of F units share one of H heads, which lie side by side -> (F, F), True and
+    False.
+    """
     return np.arange(F)[:, None] // (F // H) == np.arange(F) // (F // H)
 
 

@@ -198,11 +198,12 @@ def _backward(method, program, numbers):
     loss = program(*values)
     if method(loss) is not None:
         raise Wrong("it returns something; backward leaves what it finds in each grad")
-    return _results(program, loss, [value.grad for value in values])
+    return _results(
+        [*inspect.signature(program).parameters], loss, [value.grad for value in values]
+    )
 
 
-def _results(program, loss, gradients):
-    names = [*inspect.signature(program).parameters]
+def _results(names, loss, gradients):
     if gradients is None or len(gradients) != len(names):
         raise Wrong(f"there should be a list of {len(names)} gradients")
     return {"loss": loss.data, "gradients": dict(zip(names, gradients, strict=True))}
@@ -338,6 +339,9 @@ def _a_step_a_point(weights, network, xs, ys, rate, steps):
                 -> loss = loss + error * error * Value(1 / len(xs), tape)
         you make a step after each point; here all points together make one step
             = _a_step_a_point(weights, network, xs, ys, rate, steps)
+        you note the loss after each step; here it is the loss before
+            = (learn(weights, network, xs, ys, rate, steps)[0], learn(weights, network,
+                xs, ys, rate, steps + 1)[1][1:])
         the gradients of earlier steps are still there: each step needs new Values, or
         grad = 0
             losses = [] -> losses, kept = [], [0.0] * len(weights)
@@ -516,6 +520,10 @@ def my_curve(waves, learn, seed, panel):
             g.sum(axis=stretched, keepdims=True) -> g
         you always sum over the first axis; `shape` says which were stretched
             = g.sum(axis=0)
+        you average over the copies; their gradients add up
+            g.sum(axis=in_front) -> g.mean(axis=in_front)
+            g.sum(axis=stretched, keepdims=True) -> g.mean(axis=stretched,
+                keepdims=True)
         the axes that were stretched from 1 are gone (keepdims=True keeps them)
             , keepdims=True ->
         you keep the axes in front as 1, where they should go (keepdims=True is for the
@@ -623,6 +631,12 @@ SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, USED_LATE, NO_USE, TWO_SHAPES = name
 )
 
 
+def _squares(a, b):
+    """Also wants a node that is made on the way."""
+    inside = a * b
+    return (inside * inside).mean(), inside
+
+
 def _array_programs(rng):
     layers = normal(rng, (5, 2), (2, 4), 4, (4, 3), 3)
     square = normal(rng, (3, 3), (3, 3), 3, (3, 3), 3)
@@ -644,6 +658,7 @@ def _array_programs(rng):
         (TWO_SHAPES, normal(rng, (3, 2), 2)),
         (TWO_SHAPES, normal(rng, (2, 2), (2, 1))),
         (_twice, (1e-3 * rng.normal(size=3),)),
+        (_squares, normal(rng, (2, 3), (2, 3))),
     ]
 
 
@@ -816,9 +831,12 @@ complete(Node, __matmul__=matmul, relu=relu, mean=mean)
 def _gradient(method, program, arrays):
     """A program's result and gradients, by this method of a tape."""
     tape = tape_of(gradient=method)()
-    nodes = [tape.watch(each) for each in arrays]
-    loss = program(*nodes)
-    return _results(program, loss, tape.gradient(loss, nodes))
+    nodes = dict(zip(inspect.signature(program).parameters, arrays, strict=True))
+    nodes = {name: tape.watch(each) for name, each in nodes.items()}
+    loss = program(*nodes.values())
+    if isinstance(loss, tuple):
+        loss, nodes["inside"] = loss
+    return _results([*nodes], loss, tape.gradient(loss, [*nodes.values()]))
 
 
 @used(
@@ -851,6 +869,8 @@ def _gradient(method, program, arrays):
         a node that the loss does not depend on gets a bare 0; it gets zeros of its
         shape
             np.zeros(node.data.shape) -> 0.0
+        the gradient of a node inside is gone once it has been used; it may be wanted
+            vjp(gradients[output]) -> vjp(gradients.pop(output))
         you add gradients of different shapes, and unbroadcast the sum: bring each to
         the node's shape before you add it
             g = unbroadcast(g, node.data.shape) -> pass
