@@ -138,7 +138,7 @@ def test_links_that_lead_nowhere_are_found():
 
 
 def test_the_list_of_chapters_is_that_of_the_notebooks():
-    """And chapter 0 lists the same. (Where one is read stands in the order of rows.)"""
+    """(Where one is read stands in the order of rows.)"""
     wanted = []
     for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*.ipynb")):
         title = re.search(r'"# (\d+)\. ([^:"\\]+)', path.read_text(encoding="utf-8"))
@@ -150,10 +150,6 @@ def test_the_list_of_chapters_is_that_of_the_notebooks():
     )
     assert sorted(rows, key=lambda row: row[2]) == wanted
     assert [int(number) for number, *_ in wanted] == [*range(len(wanted))]
-    first = (ROOT / "chapters/source/00_first_look.py").read_text(encoding="utf-8")
-    listed = re.findall(r"^# \| \[(\d+)\. .+?\]\((\w+\.ipynb)\) \|", first, re.M)
-    listed.sort(key=lambda row: row[1])
-    assert listed == [(number, name) for number, _, name in wanted]
 
 
 def test_the_tables_of_the_pages_are_those_of_the_summaries():

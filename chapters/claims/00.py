@@ -3,25 +3,50 @@
 import numpy as np
 from register import Chapter, claim
 
-from tinyrmc.training.discovery import load_task
-
 chapter = Chapter("00", "learns")
+NAMES = (
+    "steps 100 to 200, where n is 0",
+    "steps 100 to 200, elsewhere",
+    "the last 200 steps",
+    "the last 200 steps, misled",
+    "share of questions that mislead",
+)
 
 
 @claim(
     lambda n: (
-        0.6 < n["steps 100 to 200"].low
-        and n["steps 100 to 200"].high < n["sorted from 0"].mean
-        and n["the last 200 steps"].low > 8 / 9 > n["sorted from 0"].mean
+        n["steps 100 to 200, where n is 0"].low > 0.99
+        and 0.45 < n["steps 100 to 200, elsewhere"].low
+        and n["steps 100 to 200, elsewhere"].high < 0.55
+        and abs(n["share of questions that mislead"].mean - 1 / 18) < 0.001
+        and n["the last 200 steps"].low > 17 / 18
+        and n["the last 200 steps, misled"].low > 0.5
     ),
-    show=".0%",
+    show=".1%",
 )
 def begins_to_compare():
-    """In three starts it ends at {the last 200 steps:.0%}, above the highest line."""
-    found = {"steps 100 to 200": [], "the last 200 steps": []}
+    """from three starts, in steps 100 to 200, it is right in
+    {steps 100 to 200, where n is 0:.0%} of the cases where $n$ is 0, and in
+    {steps 100 to 200, elsewhere:.0%} of the others.
+
+    In the end it is right in {the last 200 steps:.1%}, above the highest line, if not
+    by much.
+
+    With nothing else it would be wrong in all of them, and it is right in
+    {the last 200 steps, misled:.0%}.
+    """
+    found = {name: [] for name in NAMES}
     for seed in (2, 0, 1):
-        right = chapter.learns(seed)  # of 128 new questions in each step
-        found["steps 100 to 200"].append(np.mean(right[100:200]))
-        found["the last 200 steps"].append(np.mean(right[-200:]))
-    found["sorted from 0"] = load_task("nth_farthest").own_norm_accuracy((3, 1))[0]
+        right, asked = chapter.learns(seed)  # of 128 new questions in each step
+        early, late = right[100:200], right[-200:]
+        easy = asked[100:200] == 0
+        shares = (
+            early[easy].mean(),
+            early[~easy].mean(),
+            late.mean(),
+            late[asked[-200:] == 2].mean(),
+            np.mean(asked == 2),
+        )
+        for name, share in zip(NAMES, shares, strict=True):
+            found[name].append(share)
     return found
