@@ -58,8 +58,7 @@ def forgiving():
     {momentum.low:.0f} to {momentum.high:.0f}, plain descent over {plain:.0f}: Adam
     forgives the most.
 
-    Plain descent with a rate of 0.01 has got to {plain at 1/100:.0%}, hardly further
-    than the guess by the middle
+    Plain descent with a rate of 0.01 has got to {plain at 1/100:.0%}.
     """
     found = {name: [] for name in RATES} | {"plain at 0.01": []}
     for seed in SEEDS:
@@ -70,6 +69,41 @@ def forgiving():
             if name == "plain":
                 found["plain at 0.01"].append(right[2])
     return {k.replace("0.01", "1/100"): v for k, v in found.items()}
+
+
+@claim(
+    lambda n: (
+        n["their answers agree"].low > 0.3
+        and n["their answers agree"].high < 0.37
+        and by_chance(n["where the middle is wrong"], n["where the middle is right"])
+        <= 0.05
+    ),
+    show=".0%",
+)
+def another_rule():
+    """their answers agree in {their answers agree:.0%} of the cases, as often as by
+    chance.
+
+    It is right in {where the middle is right:.0%} of the cases where the middle is
+    right, and in {where the middle is wrong:.0%} where the middle is wrong.
+    """
+    found = {"their answers agree": []}
+    found |= {"where the middle is right": [], "where the middle is wrong": []}
+    inputs, targets = chapter.held_out
+    easy = chapter.middle == targets
+    for seed in SEEDS:
+        source, rule = chapter.batches(seed=seed + 1), rule_of("plain", 0.01)
+        _, weights = chapter.train(
+            chapter.fresh(seed), chapter.slopes, rule, source, 400
+        )
+        shares = (
+            chapter.accuracy(weights, inputs, chapter.middle),
+            chapter.accuracy(weights, inputs[easy], targets[easy]),
+            chapter.accuracy(weights, inputs[~easy], targets[~easy]),
+        )
+        for values, share in zip(found.values(), shares, strict=True):
+            values.append(share)
+    return found
 
 
 @claim(
