@@ -22,6 +22,8 @@ def at_the_end(bias, seed, rate=0.01, T=50):
         ]
         == [[0, 0, 0], [4, 0, 0], [5, 4, 3], [5, 5, 3]]
         and n["bias 0, rate 1/100"].low > 0.65
+        and np.argmin(n["bias 1, rate 1/100"]) == 2  # in which most arrives, see below
+        and np.argmax(n["bias 1, rate 1/300"]) == 4  # in which least arrives
     )
 )
 def forget_bias():
@@ -30,6 +32,8 @@ def forget_bias():
     {learnt with 3:.0f}: five of five at the smallest rate, four at the middle one,
     three at the largest. With 5 it is {learnt with 5:.0f}, all but two at the largest
     rate.
+
+    even the start in which most arrives ends at {bias 1, rate 1/100.low:.2f}.
     """
     found = {}
     for bias in (0, 1, 3, 5):
@@ -42,14 +46,39 @@ def forget_bias():
     return found
 
 
+longer = Chapter("09", "keep_a_bit")
+
+
+@claim(lambda n: n["learnt"].mean > 0)
+def more_steps():
+    """of the five starts with a bias of 1 at the middle rate, none has learnt it after
+    200 steps, and {learnt:.0f} has after 600.
+    """
+    keep_a_bit = longer.keep_a_bit
+    longer.STEPS = 600  # a name that it takes from the chapter
+    runs = [keep_a_bit(1.0, seed=seed) for seed in (10, 0, 1, 2, 3)]
+    losses = [np.mean(run[-10:]) for run in runs]
+    return {"600 steps": losses, "learnt": np.sum(np.array(losses) < LEARNT)}
+
+
 first = Chapter("09", "sequences sigmoid NAMES UNITS")
 
 
-@claim(lambda n: n["bias 0"].high < 1e-5 and 1e-5 < n["bias 1"].low, show=".0e")
+@claim(
+    lambda n: (
+        n["bias 0"].high < 1e-5
+        and 1e-5 < n["bias 1"].low
+        and np.argmax(n["bias 1"]) == 2
+        and np.argmin(n["bias 1"]) == 4
+    ),
+    show=".0e",
+)
 def what_arrives():
     """in five fresh networks the other bit moves the last memory by {bias 1.low:.0e} to
     {bias 1.high:.0e} with a bias of 1, and by {bias 0.low:.0e} to {bias 0.high:.0e}
     with 0.
+
+    the only start that fails is the one in which least arrives, {bias 1.low:.0e}.
     """
     U = first.UNITS
     sizes = {"W": (2, U), "U": (U, U), "b": (U,)}
