@@ -27,3 +27,34 @@ def closer():
         "after 8 inputs, of what it was after 1": [x[-1] / x[0] for x in draws],
         "from zeros": [max(chapter.distances_of(0.0, seed)) for seed in range(3)],
     }
+
+
+@claim(
+    lambda n: (
+        np.median(n["8 slots of 64"]) < 1e-6
+        and np.median(n["values as they are"]) < 1e-6
+        and n["of 20 draws more than 1 % apart"].mean > 0
+    ),
+    show=".1e",
+)
+def not_always():
+    """where values are the rows themselves, the median is
+    {values as they are, median:.0e}; and with eight slots of 64 units it is
+    {8 slots of 64, median:.0e}.
+
+    With queries ten times as long, {of 20 draws more than 1 % apart:.0f} of 20 draws
+    keep their slots more than 1 % apart.
+    """
+    settings = {
+        "8 slots of 64": {"N": 8, "F": 64},
+        "values as they are": {"mixed": False},
+        "queries ten times as long": {"longer": 10.0},
+    }
+    found = {
+        name: [chapter.distances_of(1.0, seed, **how)[-1] for seed in range(20)]
+        for name, how in settings.items()
+    }
+    for name, ends in [*found.items()]:
+        found[f"{name}, median"] = np.median(ends)
+    far = np.array(found["queries ten times as long"]) > 0.01
+    return found | {"of 20 draws more than 1 % apart": far.sum()}

@@ -178,7 +178,9 @@ picture(ex.causal_mask, T=4)
 
 # %%
 def causal_mask(T):
-    """Which times s may time t look at? Those up to itself: a number -> (T, T)."""
+    """Which times s may time t look at? Those up to itself: a number -> (T, T), True
+    and False.
+    """
     ...
 
 
@@ -313,7 +315,9 @@ picture(ex.head_mask, F=6, H=3)
 
 # %%
 def head_mask(F, H):
-    """Which of F units share one of H heads, which lie side by side -> (F, F)."""
+    """Which of F units share one of H heads, which lie side by side -> (F, F), True and
+    False.
+    """
     ...
 
 

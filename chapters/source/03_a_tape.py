@@ -601,7 +601,7 @@ print(np.allclose(by_a, t * np.cos(2 * t)), np.allclose(by_b, t * t))
 # Answer 3
 # There is no derivative at a tie, so any choice is a convention. Half for each would
 # keep the sum right; so does all for one of them. `primitives.py` gives it to the
-# second argument: then maximum(x, 0) is a ReLU that is shut at 0, as yours is.
+# second argument: then maximum(x, 0) is a ReLU that is shut at 0, as ours is.
 a, b = Parameter(np.array([1.0, 2.0])), Parameter(np.array([1.0, 1.0]))
 with Tape() as tape:
     larger = primitives.sum(primitives.maximum(a, b))
