@@ -194,7 +194,10 @@ OF_NUMBERS: list[tuple[str, Change]] = [
     ("you take 1 divided by {name}", lambda x: 1 / x),
 ]
 # Numbers that people write in where an argument should stand, alone or two of them.
-WRITTEN = (0.9, 0.99, 0.999, 0.5, 0.1, 0.01, 1e-3, 1e-5, 1e-6, 1e-8, 2, 3, 4, 8)
+WRITTEN: dict[type, tuple[float, ...]] = {
+    int: (2, 3, 4, 8),
+    float: (0.9, 0.99, 0.999, 0.5, 0.1, 0.01, 1e-3, 1e-5, 1e-6, 1e-8, 2.0, 3.0, 5.0),
+}
 TWO_WRITTEN = ((0.9, 0.999), (0.9, 0.99))
 OF_LISTS: list[tuple[str, Change]] = [
     ("you go through {name} from its end", lambda x: x[::-1]),
@@ -211,24 +214,21 @@ def of_argument(value: Any) -> Sequence[tuple[str, Change]]:
         return OF_ARRAYS
     if isinstance(value, (list, tuple)):
         return OF_LISTS
-    return OF_NUMBERS if is_number(value) else ()
-
-
-def is_number(value: Any) -> bool:
-    """Whether an argument is a plain number, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return OF_NUMBERS if is_number else ()
 
 
 def written_in(arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(what is said of numbers that stand in the place of arguments, these numbers)."""
-    names = [name for name, value in arguments.items() if is_number(value)]
-    for name in names:
-        for number in (0, 1):
-            words = f"you leave {name} out, as if it were {number}"
-            yield words, {name: type(arguments[name])(number)}
-        for number in WRITTEN:
+    kinds = {name: type(v) for name, v in arguments.items() if type(v) in WRITTEN}
+    for name, kind in kinds.items():
+        for left_out in (0, 1):
+            words = f"you leave {name} out, as if it were {left_out}"
+            yield words, {name: kind(left_out)}
+        for number in WRITTEN[kind]:
             yield f"{number:g} is written in for {name}", {name: number}
-    for one, two in combinations(names, 2):
+    floats = [name for name, kind in kinds.items() if kind is float]
+    for one, two in combinations(floats, 2):
         for numbers in TWO_WRITTEN:
             words = f"{numbers[0]:g} and {numbers[1]:g} are written in for {one} and "
             yield f"{words}{two}", dict(zip((one, two), numbers, strict=True))
