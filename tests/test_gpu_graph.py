@@ -184,28 +184,37 @@ def reader(graph, task, preset, model, window=3):
     return Trainer(task, seed=3, device="cuda", prefetch=False, graph=graph)
 
 
-@pytest.mark.parametrize(("task", "preset", "model"), NETWORKS)
-def test_what_reads_can_be_captured(task, preset, model, cublas):
-    """With dropout and a state that is carried on and begins anew; into the next phase,
-    and on from a checkpoint.
+def captured(make, opens=None):
+    """A line of metrics, the same of steps with graphs and without: into the next phase
+    of the task, if something `opens` it, and on from a checkpoint.
     """
-    plain, graph = (reader(on, task, preset, model) for on in (False, True))
+    plain, graph = make(False), make(True)
     for each in plain, graph:
-        for step in range(10):
-            if step == 5 and task == "babi":
-                each.task.linear = not each.task.linear
+        for step in range(12):
+            if opens and step == 6:
+                opens(each.task)
             with no_sync():
                 each.advance()
-        each.again = reader(each is graph, task, preset, model)
-        each.again.restore(each.arrays(), each.state())
-        for _ in range(5):
-            each.again.advance()
-            each.advance()
-        same(each.again, each)
-    phases = 2 if task == "babi" else 1
-    assert graphs_of(graph) == [True] * phases
+        again = make(each is graph)
+        again.restore(each.arrays(), each.state())
+        same(steps(again, 5), steps(each, 5))
+    assert graphs_of(graph) == [True, *[True] * bool(opens)]
     same(plain, graph)
-    assert plain.read() == graph.read()
+    line = plain.read()
+    assert line == graph.read()
+    return line
+
+
+def ends_linear_start(task):
+    task.linear = not task.linear
+
+
+@pytest.mark.parametrize(("task", "preset", "model"), NETWORKS)
+def test_what_reads_can_be_captured(task, preset, model, cublas):
+    """With dropout and a state that is carried on and begins anew."""
+    opens = ends_linear_start if task == "babi" else None
+    make = functools.partial(reader, task=task, preset=preset, model=model)
+    captured(make, opens)
 
 
 # operations for each word, and besides: two layers of an LSTM, and a memory
@@ -251,27 +260,14 @@ def agent(graph, task, preset, model, unroll=4):
 
 @pytest.mark.parametrize(("task", "preset", "model"), AGENTS)
 def test_a_whole_update_of_an_agent_can_be_captured(task, preset, model, cublas):
-    """Acting and learning: levels end and begin anew, stages open, the rate moves, and
-    a checkpoint goes on.
-    """
-    plain, graph = (agent(on, task, preset, model) for on in (False, True))
+    """Acting and learning: levels end and begin anew, stages open, the rate moves."""
+
+    def opens(task):
+        task.load_state({"stage": 1, "since": 6})
+
     stages = task == "box_world"
-    for each in plain, graph:
-        for step in range(12):
-            if stages and step == 6:
-                each.task.load_state({"stage": 1, "since": 6})
-            with no_sync():
-                each.advance()
-        each.again = agent(each is graph, task, preset, model)
-        each.again.restore(each.arrays(), each.state())
-        for _ in range(5):
-            each.again.advance()
-            each.advance()
-        same(each.again, each)
-    assert graphs_of(graph) == [True] * (1 + stages)
-    same(plain, graph)
-    line = plain.read()
-    assert line == graph.read()
+    make = functools.partial(agent, task=task, preset=preset, model=model)
+    line = captured(make, opens if stages else None)
     assert not stages or "score" in line  # levels have ended
 
 

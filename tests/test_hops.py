@@ -10,7 +10,6 @@ import browser
 import numpy as np
 import pytest
 import tinyagents
-from babistories import reading_of
 from browser import cells, opened
 from tinyagents import restored
 from tinyruns import TINY
@@ -358,11 +357,3 @@ def test_it_fits_the_window(joint_page, window):
         ]
         last = window.run("data.examples[data.examples.length - 1].question")
         assert window.run("$('question').value") == last
-
-
-def test_nothing_in_a_story_ends_the_script():
-    story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
-    network = babi.MemN2N(1, 2, 1, seed=0)
-    reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
-    page = memory_hops.page("t", reading)
-    assert page.count("</script>") == 2
