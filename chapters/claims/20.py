@@ -122,7 +122,9 @@ def looks():
     On task 15 the second hop looks at a fact in {task 15, hop 2 at a fact:.0%} of the
     questions, and is hardly needed: with it blind {task 15, hop 2 blind:.0%} go wrong,
     with the first or the third {task 15, hop 1 blind:.0%} and
-    {task 15, hop 3 blind:.0%}. And two copies, which answer alike, look at the same
+    {task 15, hop 3 blind:.0%}. (These 7 % may be what the change
+    costs: networks that had two hops from the start learn this task, as you saw.) And
+    two copies, which answer alike, look at the same
     memory with it in {task 15, hop 2, other copies look there:.0%} of the questions. So
     a map of this hop suggests a reason that is hardly needed, and in about one question
     of five the maps of two copies suggest different reasons for the same answer.

@@ -463,7 +463,7 @@ for task in (15, 16):
 #
 # On task 15 the second hop looks at a fact in 81 % (78 to 86) of the questions, and is
 # hardly needed: with it blind 7 % (6 to 8) go wrong, with the first or the third 50 %
-# (49 to 51) and 40 % (39 to 42). (Those 7 % may be what the change costs: networks that
+# (49 to 51) and 40 % (39 to 42). (These 7 % may be what the change costs: networks that
 # had two hops from the start learn this task, as you saw.) And two copies, which answer
 # alike, look at the same memory with it in 78 % (73 to 86) of the questions. So a map
 # of this hop suggests a reason that is hardly needed, and in about one question of five
