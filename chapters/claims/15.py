@@ -18,6 +18,12 @@ BROKEN = {
 }
 
 
+def trained(name, seed, **more):
+    broken = {"make": chapter.small_core, **BROKEN[name]}
+    make = broken.pop("make")
+    return chapter.train(make(seed), seed, **broken, **more)
+
+
 @claim(
     lambda n: (
         all(
@@ -28,6 +34,10 @@ BROKEN = {
             min(by_chance(n["right"], n[name]), by_chance(n[name], n["right"])) > 0.05
             for name in ("joint norm", "shared layer")
         )
+        and min(
+            by_chance(n["zeros"], n["cut off"]), by_chance(n["cut off"], n["zeros"])
+        )
+        > 0.05
         and n["right, first"].low > max(0.99, n["right, worst"].high)
         and n["right, worst"].high < 0.9
         and max(n[f"{name}, loss left"].high for name in BROKEN) < 0.75
@@ -63,11 +73,9 @@ def costs():
     network, the joint norm and the shared layer
     """
     found = {}
-    for name, settings in BROKEN.items():
-        broken = {"make": chapter.small_core, **settings}
-        make = broken.pop("make")
+    for name in BROKEN:
         for seed in range(3):
-            right, losses = chapter.train(make(seed), seed, **broken)
+            right, losses = trained(name, seed)
             places = right[-chapter.LAST :].mean(axis=0)
             values = {
                 f"{name}": places.mean(),
@@ -79,6 +87,50 @@ def costs():
             for key, value in values.items():
                 found.setdefault(key, []).append(value)
     return found
+
+
+def shares_at(rate):
+    """The share of right answers at the end, by bug and seed."""
+    return {
+        name: [
+            trained(name, seed, rate=rate)[0][-chapter.LAST :].mean()
+            for seed in range(3)
+        ]
+        for name in BROKEN
+    }
+
+
+@claim(lambda n: neither_shows(n), show=".0%")
+def at_a_third_of_the_rate():
+    """At 1e-3, a third of the rate, three seeds of the right network have {right:.0%}
+    of the symbols right, with the joint norm {joint norm:.0%}, with the shared layer
+    {shared layer:.0%}, begun with zeros {zeros:.0%}, cut off {cut off:.0%}, with two
+    softmaxes {two softmaxes:.0%}.
+    """
+    return shares_at(1e-3)
+
+
+@claim(
+    lambda n: (
+        neither_shows(n)
+        and n["right"].low > 0.99
+        and by_chance(n["zeros"], n["cut off"]) <= 0.05
+    ),
+    show=".0%",
+)
+def at_three_times_the_rate():
+    """At 1e-2, three times the rate, these are {right:.0%}, {joint norm:.0%},
+    {shared layer:.0%}, {zeros:.0%}, {cut off:.0%} and {two softmaxes:.0%}.
+    """
+    return shares_at(1e-2)
+
+
+def neither_shows(n):
+    """Whether three seeds cannot tell two of the bugs from the right network."""
+    return all(
+        min(by_chance(n["right"], n[name]), by_chance(n[name], n["right"])) > 0.05
+        for name in ("joint norm", "shared layer")
+    )
 
 
 @claim(

@@ -12,7 +12,6 @@ from ...autograd import primitives as p
 from ...autograd.engine import Parameter, Tape
 from ...cores import RelationalMemory
 from .exercise import each, in_pieces, named, normal
-from .experiments import Picture
 from .mended import mended
 from .normalisation import layers_of
 from .used import used
@@ -62,6 +61,14 @@ def _scored(rng, B, C, scale=1):
             of_targets = shifted -> of_targets = logits
         you subtract the largest of all rows: in the others all exponentials may vanish
             logits.max(axis=-1, keepdims=True) -> logits.max()
+        you clip the probabilities away from 0: then no answer costs more than a certain
+        loss, and the worst have no gradient. Take the logarithm of the softmax by hand
+            = -np.mean(np.log(np.clip(softmax(logits), 1e-12, 1))[
+                np.arange(len(targets)), targets])
+        you add something small to the probabilities: then no answer costs more than a
+        certain loss. Take the logarithm of the softmax by hand
+            = -np.mean(np.log(softmax(logits) + 1e-12)[np.arange(len(targets)),
+                targets])
     """,
     anysize="logits",
 )
@@ -105,6 +112,11 @@ _OF_ATTENTION = in_pieces("""
         you divide the scores by the root of F, the memory's width, not of the keys'
         width
             W_k.shape[-1] -> W_k.shape[0]
+        you divide the scores by the root of the values' width, not of the keys' width
+            W_k.shape[-1] -> W_v.shape[-1]
+        you divide the scores by the root of the width of query, key and value together,
+        as the released code did at first; it is that of the keys' width
+            W_k.shape[-1] -> 2 * W_k.shape[-1] + W_v.shape[-1]
     """),
 )
 def attend(M, x, W_q, W_k, W_v):
@@ -432,6 +444,9 @@ def _diagnosed(answer, bug, seed, slots):
         "is not count(2).",
     ],
     mistakes="""
+        you say "none" whatever the network does: measure the rows of the table, one
+        after the other
+            = "none"
         you never look at the first memory, or look only at its size
             np.ptp(first, axis=0).max() < 1e-6 -> False
         you never take the gradient of an early input
@@ -475,17 +490,3 @@ def diagnose(network, rng):
     if network.count(3) == network.count(2):
         return "shared layer"
     return "none"
-
-
-def _no_sizes(curves):
-    """The first thing that no sizes of three slots beside a growing one would show."""
-    left = [each.y[np.argmax(each.x)] / each.y[np.argmin(each.x)] for each in curves]
-    if min(left) > 0.2 or not any(0.8 < each < 1.25 for each in left):
-        return (
-            "with a slot a hundred times as large one norm makes the other three "
-            "small, and one leaves them as they are. Measure these three alone"
-        )
-    return ""
-
-
-picture = Picture("breaking", cannot_be=_no_sizes)

@@ -653,11 +653,16 @@ def check_signature(answer: Function, solution: Function, arguments: list) -> No
 
 
 def is_empty(answer: Function) -> bool:
-    """Whether a function does nothing, as one that nobody has written yet."""
+    """Whether a function does nothing, as one that nobody has written yet.
+
+    One that returns a constant such as 0 or "none" does something.
+    """
     code = getattr(answer, "__code__", None)
     idle = ("RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST")
     return code is not None and all(
-        each.opname in idle for each in dis.get_instructions(code)
+        each.opname in idle
+        and ("CONST" not in each.opname or each.argval in (None, ...))
+        for each in dis.get_instructions(code)
     )
 
 
