@@ -4,10 +4,7 @@ what networks that are none do with stories.
 
 import itertools
 
-import numpy as np
 from corpora_files import write
-
-from tinyrmc.results import memory_hops
 
 # as the files have it, a space before the tab in some tasks, none in others
 STORIES = {
@@ -108,16 +105,3 @@ def write_babi(folder, changes=None, version="v1.2", variant="en", times=12):
         if text := changes.get((task, part), texts(task, times)):
             files[f"{name}/{variant}/qa{task}_a-name_{part}.txt"] = text
     return write(folder, files)
-
-
-def reading_of(weights, stories, slots, **more):
-    """A reading of made-up strengths; its network is not asked."""
-    usual = {
-        "network": None, "restart": 0, "vocabulary": [], "masked": False,
-        "linear": False, "tasks": np.ones(len(stories), int),
-        "answers": [story.answer for story in stories],
-    }  # fmt: skip
-    weights = np.array(weights)
-    return memory_hops.Reading(
-        **(usual | more), slots=slots, stories=stories, weights=weights
-    )
