@@ -187,9 +187,9 @@ def test_every_command_finds_a_core_whose_file_has_moved(file, capsys):
 
 def forget():
     """As if this process had loaded no file with a core."""
-    for name in {*sys.modules}:
-        if name.startswith(discovery.PACKAGE) or name == "sizes":
-            del sys.modules[name]
+    for each in discovery._brought:
+        sys.modules.pop(discovery._own_name(each), None)
+    sys.modules.pop("sizes", None)
     registry.restore({k: e for k, e in registry.cores().items() if k != "fading"})
     discovery._brought.clear()
     discovery._given.clear()
