@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 180 minutes, in three sittings. You
+# **The $g_\psi$ of equation 7, section 3.3.** About 150 minutes, in three sittings. You
 # need chapter 6 (attention) and, for the way back, chapters 3 to 5. In this chapter
 # $\gamma$ and $\beta$ are a norm's gain and offset, and $g$ is a gradient.
 #
@@ -77,21 +77,6 @@ plt.show()
 # The norm subtracts a row's mean. Of what is left it keeps the *direction*, and not the
 # size.
 #
-# **Exercise 2.** (A side road, which nothing else needs.) Often a layer follows a norm:
-# $(n \circ \gamma + \beta) \, W + b$, where $n$ is the row before gain and offset. Find
-# one layer, $n W' + b'$, that gives the same for every $n$. (A trained network can save
-# gain and offset that way.)
-
-
-# %%
-def folded(gain, offset, W, b):
-    """gain, offset (F,), W (F, G), b (G,) -> the new W (F, G) and b (G,)."""
-    ...
-
-
-ex.folded.check(folded)
-
-# %% [markdown]
 # ## The way back through a norm
 #
 # *(Second track: you may skip to "Which slot learns of which?", and use ours.)* Name
@@ -122,7 +107,7 @@ ex.folded.check(folded)
 # **Write down first:** look at the circle. In which two directions can you move a row
 # without changing the result? How large is the gradient along these?
 #
-# **Exercise 3.** Take the last step, from $d$ to $x$, and write all of it.
+# **Exercise 2.** Take the last step, from $d$ to $x$, and write all of it.
 
 
 # %%
@@ -155,7 +140,7 @@ print(f"length                 {np.linalg.norm(by_x):8.5f}")
 # A memory has two axes. The one that you average over decides whether a slot learns
 # anything of the others.
 #
-# **Exercise 4.** Write an instrument that measures it. `process` is any function that
+# **Exercise 3.** Write an instrument that measures it. `process` is any function that
 # turns a memory into another one, row for row. Put `row` in the place of one slot, in a
 # copy of the memory. Process both memories. How large is the largest change in each
 # slot of the result?
@@ -270,7 +255,7 @@ plt.show()
 #
 # **The symptom:** nobody writes to `M`, and after a call it is another memory.
 #
-# **Exercise 5.** Mend it.
+# **Exercise 4.** Mend it.
 
 
 # %%
@@ -291,20 +276,10 @@ print(M)
 #
 # A *multi-layer perceptron* is some layers, each a matrix and a bias, with a
 # *nonlinearity* between each two. Here it is the *ReLU*, $\max(x, 0)$ for every entry.
+# Why is it needed? Without it two layers are one, whatever their numbers:
 #
-# **Exercise 6.** (A side road, too.) Why is it needed? Leave it out, and make one layer
-# of any number of layers.
-
-
-# %%
-def merged(layers):
-    """[(weight (in, out), bias (out,)), ...] -> one weight and one bias."""
-    ...
-
-
-ex.merged.check(merged)
-
-# %% [markdown]
+# $$(z W_1 + b_1) W_2 + b_2 = z \, (W_1 W_2) + (b_1 W_2 + b_2)$$
+#
 # For slots of width 2 you can see what a ReLU does. A grid goes in; the hidden layer
 # has five units, two of which are above 0 in the whole square. Where the number that a
 # ReLU sees changes its sign, the plane is bent. **Write down first:** along how many
@@ -352,7 +327,7 @@ plt.show()
 # mixture in the place of all that attention has brought; with $z$ added the block
 # begins with what there is plus a random part, and learns what to change.
 #
-# **Exercise 7.** All of $g_\psi$, with any number of layers: the MLP, the residual, the
+# **Exercise 5.** All of $g_\psi$, with any number of layers: the MLP, the residual, the
 # norm.
 
 
@@ -371,7 +346,7 @@ ex.g_psi.check(g_psi)
 # through them. **The symptom:** the last gradient is right, and the farther back, the
 # smaller they are.
 #
-# **Exercise 8.** Mend it.
+# **Exercise 6.** Mend it.
 
 
 # %%
@@ -402,7 +377,7 @@ print("sizes, from first to last:", *(f"{np.linalg.norm(g):.3f}" for g in found)
 # offset learn as well: what are their gradients, if $g$ is that of
 # $y = n \circ \gamma + \beta$?
 #
-# **Exercise 9.** Make an entry of your tape out of your norm and all three gradients.
+# **Exercise 7.** Make an entry of your tape out of your norm and all three gradients.
 
 # %%
 LittleTape = course.little_tape()

@@ -213,18 +213,6 @@ WRONG = {
         lambda x, w, b: taped_norm(x, w, b, lambda g, y: (g * y / len(y), g / len(y))),
         lambda x, w, b: x.tape.watch(norm(x.data, w.data, b.data)),
     ],
-    n.folded: [
-        lambda gain, offset, w, b: (np.diag(gain) @ w, gain @ w + b),
-        lambda gain, offset, w, b: (w.T * gain, offset @ w + b),
-        lambda gain, offset, w, b: (gain[:, None] * w, (offset + b) @ w if len(w) == len(b) else offset @ w + b),
-        lambda gain, offset, w, b: (gain[:, None] * w, w.sum(0) * offset.mean() + b),
-    ],
-    n.merged: [
-        lambda L: (L[0][0] @ L[-1][0], L[0][1] @ L[-1][0] + L[-1][1]) if len(L) > 1 else L[0],
-        lambda L: L[-1],
-        lambda L: (np.linalg.multi_dot([w for w, _ in L]) if len(L) > 1 else L[0][0], L[0][1]),
-        lambda L: relu_mlp(np.eye(len(L[0][0])), L),
-    ],
     n.norm_of_slots: [
         lambda M: norm(M, 1, 0, eps=0.1),
         lambda M: norm(M, 1, 0, dtype=f32),
@@ -339,13 +327,6 @@ RIGHT = {
     ],
     n.norm: [
         lambda x, w, b: taped_norm(x, w, b, lambda g, y: ((g * y).reshape(-1, y.shape[-1]).sum(0), g)),
-    ],
-    n.folded: [
-        lambda gain, offset, w, b: (np.diag(gain) @ w, offset @ w + b),
-        lambda gain, offset, w, b: ((w.T * gain).T, np.dot(offset, w) + b),
-    ],
-    n.merged: [
-        lambda L: (relu_mlp(np.eye(len(L[0][0])), L, act=lambda x: x) - relu_mlp(np.zeros((1, len(L[0][0]))), L, act=lambda x: x), relu_mlp(np.zeros(len(L[0][0])), L, act=lambda x: x)),
     ],
     n.norm_of_slots: [lambda M: norm(M, 1, 0)],
     n.blocks_back: [

@@ -137,34 +137,6 @@ def layer_norm_gradient(g, x, gain, epsilon):
     return s * (u - mean(u) - n * mean(u * n))
 
 
-def _layer_behind_a_norm(rng, F, G):
-    return normal(rng, F, F, (F, G), G)
-
-
-@exercise(
-    cases=each(_layer_behind_a_norm, "4 3, 3 3, 1 5, 6 1"),
-    hints=[
-        "Write it out: (n * gain + offset) @ W + b. Multiply the bracket by W: which "
-        "part depends on n?",
-        "n * gain scales unit k of n by gain[k]. Which numbers of W does unit k meet?",
-        "gain[:, None] * W and offset @ W + b",
-    ],
-    mistakes="""
-        you forget that the offset goes through W
-            offset @ W + b -> b
-        the offset is scaled by the gain; it is added after the gain
-            return gain[:, None] * W, offset -> return gain[:, None] * W, offset * gain
-    """,
-)
-def folded(gain, offset, W, b):
-    """The layer that does alone what gain, offset and a layer do after each other.
-
-    (n * gain + offset) @ W + b = n @ W2 + b2 for all n (..., F).
-    gain, offset (F,), W (F, G), b (G,) -> W2 (F, G), b2 (G,).
-    """
-    return gain[:, None] * W, offset @ W + b
-
-
 NORM_OF_ROWS, NORM_OF_ALL, SUM_OF_THE_OTHERS, RUNNING_SUM = named(
     norm_of_rows=lambda M: layer_norm(M, 1, 0),
     norm_of_all=lambda M: (M - M.mean()) / np.sqrt(M.var() + EPSILON),
@@ -214,10 +186,6 @@ def layers_of(rng, *sizes):
     ]
 
 
-def _layers(rng, *sizes):
-    return (layers_of(rng, *sizes),)
-
-
 def mlp(z, layers):
     """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
     for number, (weight, bias) in enumerate(layers):
@@ -225,38 +193,6 @@ def mlp(z, layers):
         if number < len(layers) - 1:
             z = np.maximum(z, 0)
     return z
-
-
-@exercise(
-    cases=each(_layers, "3 3 3, 3 5 2, 3 3 3 3, 4 1, 2 8 8 8 2"),
-    hints=[
-        "Two layers first: (z W1 + b1) W2 + b2. Multiply it out. What is z multiplied "
-        "by, and what is left?",
-        "With more layers, make one of the first two, and go on.",
-        "W, b = W @ weight, b @ weight + bias, from layer to layer",
-    ],
-    mistakes="""
-        you add up the biases; each goes through the layers after its own
-            b @ weight + bias -> b + bias
-        the matrices stand the wrong way round: the first layer stands left
-            W @ weight -> weight @ W
-        you keep the last bias alone; those before go through the later layers
-            b @ weight + bias -> bias
-        your bias goes through the matrices of its own and all earlier layers, W; it
-        goes through that of the next
-            b @ weight -> b @ (W @ weight)
-    """,
-    views=True,
-)
-def merged(layers):
-    """The one layer that gives what all layers give without anything between them.
-
-    layers [(weight (in, out), bias (out,)), ...] -> (weight, bias).
-    """
-    (W, b), *others = layers
-    for weight, bias in others:
-        W, b = W @ weight, b @ weight + bias
-    return W, b
 
 
 def _g_psi_cases(rng, depth, scale, *shape):
