@@ -85,14 +85,14 @@ def frozen():
 @claim(
     lambda n: all(
         by_chance(n[f"released, bias {b}"], n[f"paper, bias {b}"]) <= 0.05
-        for b in (1, 3, 5)
+        for b in (3, 5)
     ),
     show=".1f",
 )
 def grows():
-    """The released one grows further, although its candidate is at most 1: with three
-    draws and a bias of 3, its largest entry is {released, bias 3:.1f}, the paper's
-    {paper, bias 3:.1f}.
+    """With a bias of 3 or 5 the released one grows further, although its candidate is
+    at most 1: with three draws and a bias of 3, its largest entry is
+    {released, bias 3:.1f}, the paper's {paper, bias 3:.1f}.
     """
     found = {}
     for bias in (1, 3, 5):

@@ -263,10 +263,10 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 # ## Which way does it take?
 #
 # The loss is at the last of forty steps only. At first all ways are open. Then we shut
-# the way through $h$; then attention, too, which leaves the straight line at the top;
-# and last everything that a step hands back along $m$, which leaves only $h$. **Write
-# down first:** order the four by what arrives after 20 steps. And what does a forget
-# bias of 3 change?
+# the way through $h$; then the candidate with its attention, too, which leaves the
+# straight line at the top; and last everything that a step hands back along $m$, which
+# leaves only $h$. **Write down first:** order the four by what arrives after 20 steps.
+# And what does a forget bias of 3 change?
 
 # %% tags=["hide-output"]
 WAYS = {  # which are open: along m, through h, through g_psi and attention
@@ -322,11 +322,12 @@ plt.show()
 # way passes the slope of a gate and a matrix of a fresh network. (Shut, it may cost
 # something all the same: there are mixed ways.) But attention lets more arrive than
 # forget gates do: with a bias of 1 and $h$ shut, 2 to 78 times as much after 20 steps
-# in three draws of weights. Attention is a second way along the memory, and an LSTM has
-# none like it. How much comes differs from draw to draw. With all ways open and a bias
-# of 1, 40 steps shrink the gradient about twentyfold in two of the three draws, and
-# make it fifteen times as large in one. With a bias of 3 it grows in all three, about
-# tenfold. This may be one reason why training clips it.
+# in three draws of weights. The candidate, with its attention, is a second way along
+# the memory. (An LSTM's candidate gives a second way, too, but that one passes the
+# output gate and a tanh.) How much comes differs from draw to draw. With all ways open
+# and a bias of 1, 40 steps shrink the gradient about twentyfold in two of the three
+# draws, and make it fifteen times as large in one. With a bias of 3 it grows in all
+# three, about tenfold. This may be one reason why training clips it.
 #
 # ## Your picture
 #
@@ -422,7 +423,8 @@ for length in (1, 2, 5, 10, 20, 40):
 # - The new memory gets two gradients, from the next step and through $h$. A slot of the
 #   old one is used as query, key and value, and on the straight line.
 # - Through many steps the gradient comes along the memory: straight, with a forget gate
-#   as its factor at each step, and through attention, which lets more arrive.
+#   as its factor at each step, and through the candidate with its attention, which lets
+#   more arrive in fresh networks with a bias of 1.
 # - All steps share their weights, so all that they give them adds up.
 # - In windows the state goes on and the gradient does not.
 #

@@ -93,9 +93,9 @@ plt.show()
 # the black line, the input. The numbers are percent. A slot's *intake* is its attention
 # to the input at the reference's step, times its input gate there. The *holders* are
 # the fewest slots that together have half of the intake; from that step on, their
-# columns have a red edge. (Where the shares are nearly equal, a hair decides which
-# slots these are.) **Write down first:** if the paper's words held here, which columns
-# would be dark at the last step?
+# columns have a red edge. (Where the shares are nearly equal, a very small difference
+# decides which slots these are.) **Write down first:** if the paper's words held here,
+# which columns would be dark at the last step?
 
 # %% tags=["hide-input", "hide-output"] alt="Attention of head 1, of head 4 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
 # Draws the maps of two heads and the mean of all, for one question
@@ -410,10 +410,11 @@ for name, chosen in (("the reference", 1), ("another vector", 0)):
     print(" where these two slots took it in")
 
 # %% [markdown]
-# Of the ten points between holders and controls less than half is left, and three seem
-# to belong to the reference alone (4.5 less 1.5). How far chance moves these two
-# numbers we have not measured. Another doubt stays: "these slots took it in" nearly
-# means "it has one of these labels".
+# Of the ten points between holders and controls less than half is left. How far chance
+# moves these two numbers we have not measured, so we do not conclude that the three
+# points between them belong to the reference. And another doubt stays: "these slots
+# took it in" nearly means "it has one of these labels", and we have not matched by
+# label.
 #
 # ## Cutting attention
 #
@@ -493,8 +494,9 @@ plt.show()
 # the layers after the last step. Without cuts it answers 95 in a hundred.
 #
 # All of this is one trained network; of another seed we have shown nothing. And cut,
-# the network meets what it never met in training. It *relies* on what we took away;
-# another might not.
+# the network meets what it never met in training. So it does worse without what we took
+# away, but this does not tell how much of that is the missing part, and how much the
+# strangeness.
 #
 # ## An experiment of your own
 #
