@@ -9,9 +9,18 @@ import re
 
 import numpy as np
 import pytest
+from answers import backward
+from answers import nth_farthest as tried
+from answers.learning_memory_and_task import in_plain_floats
 
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.course import exercises
+from tinyrmc.course.exercises import (
+    looking_inside,
+    nth_farthest,
+    release,
+    through_time,
+)
 from tinyrmc.course.exercises.exercise import Exercise, exercise
 
 MODULES = [
@@ -122,6 +131,31 @@ def test_every_mistake_is_rejected_and_named(names):
             if verdict.state != "wrong" or not named:
                 unnamed.append((name, what, verdict.text))
     assert unnamed == []
+
+
+def test_a_classic_written_by_somebody_else_is_named_too():
+    for ex, answer, said in [
+        (nth_farthest.rank_by_norm, tried.by_norm, "after the reference your order"),
+        (
+            nth_farthest.rank_by_norm,
+            lambda *case: tried.by_norm(*case, first=-1.0),
+            "your order begins with the farthest",
+        ),
+        (release.settles, in_plain_floats, "nothing can be divided by it"),
+        (through_time.through_time, backward.given_to_m, "to the memory's gradient"),
+        (through_time.in_windows, backward.windows_from_the_end, "from the end"),
+        (
+            looking_inside.readable,
+            lambda *case: tried.probe(*case, score=tried.column_by_column),
+            "the mean of each column's share",
+        ),
+        (
+            looking_inside.readable,
+            lambda *case: tried.probe(*case, score=tried.correlated_columns),
+            "each column's correlation",
+        ),
+    ]:
+        assert said in ex.judge(answer).text.replace("\n", " "), ex.name
 
 
 def test_the_solution_is_printed_without_what_makes_it_an_exercise(printed):

@@ -149,6 +149,23 @@ def windows(vjp, xs, states, gr, k):
     return total
 
 
+def windows_from_the_end(vjp, xs, states, gr, k):
+    total, until = 0.0, len(xs)
+    while until > 0:
+        s = slice(max(until - k, 0), until)
+        total = total + walk(vjp, xs[s], states[s], gr[s])[2]
+        until -= k
+    return total
+
+
+def given_to_m(vjp, xs, states, gr):
+    gm, gh, total = 0 * gr[0], 0 * gr[0], 0.0
+    for x, state, given in list(zip(xs, states, gr, strict=True))[::-1]:
+        gm, gh, gw = vjp(x, *state, gm + given, gh)
+        total = total + gw
+    return gm, gh, total
+
+
 def walk_by_recursion(vjp, xs, states, gr):
     if not len(xs):
         return np.zeros_like(gr[0:1].sum(0)), np.zeros_like(gr[0:1].sum(0)), 0.0
@@ -261,6 +278,7 @@ WRONG = {
         lambda *c: walk(*c[:4])[2],
         lambda *c: windows(*c[:4], c[4] + 1),
         lambda *c: windows(*c) / len(c[1]),
+        windows_from_the_end,
         lambda *c: sum(windows(*c)),
     ],
     m.g_psi_vjp: [
@@ -294,6 +312,7 @@ WRONG = {
         lambda *c: walk(*c, keep=0.99),
         lambda *c: walk(*c, steps=20),
         lambda *c: walk(*c, first=1) if len(c[1]) > 1 else walk(*c),
+        given_to_m,
     ],
 }  # fmt: skip
 

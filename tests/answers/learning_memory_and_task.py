@@ -1,5 +1,7 @@
 """Answers on learning and the memory update, beyond the lists."""
 
+import math
+
 import numpy as np
 
 from tinyrmc import Tape, equations, fused, primitives
@@ -250,6 +252,13 @@ def sig_exact(x):
     return np.exp(x) / (1 + np.exp(x))
 
 
+def in_plain_floats(f, i, bias, c):
+    def gate(x):
+        return 1 / (1 + math.exp(-x))
+
+    return gate(i) * c / (1 - gate(f + bias))
+
+
 WRONG = {
     a.logits: [
         lambda w, x: deep(w, x, until=4),
@@ -394,6 +403,7 @@ WRONG = {
         lambda f, i, b, c: c * sig(i) * np.exp(f + b),
         lambda f, i, b, c: sig(i) * c * (1 + np.exp(min(f + b, 30))),
         lambda f, i, b, c: sig(i) * c * (1 + np.exp(-f - b)),
+        in_plain_floats,
     ],
     m.step: [
         lambda *c: step(*c, s=overflowing),

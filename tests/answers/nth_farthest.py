@@ -25,6 +25,13 @@ def one_by_one(x, labels, q, ref, own=np.linalg.norm):
     return np.array(found)
 
 
+def by_norm(x, labels, q, ref, first=np.inf, sign=-1):
+    """The order of the largest norms, with the reference's put to `first`."""
+    own = np.where(labels == ref[:, None], first, np.sqrt((x * x).sum(-1)))
+    order = np.argsort(sign * own, axis=1, kind="stable")
+    return np.take_along_axis(labels, order, 1)[np.arange(len(q)), q]
+
+
 def felt(d, q, ref, e, seed, same=False, noise=lambda d, e, z: d * (1 + e * z)):
     rows, z = np.arange(len(q)), np.random.default_rng(seed).normal(size=d.shape)
     f = noise(d, e, z)
@@ -42,6 +49,17 @@ def probe(rows, wanted, ridge=0.0, score=None):
     if score:
         return score(guess, sought)
     return 1 - np.mean((guess - sought) ** 2) / np.mean((sought - sought.mean(0)) ** 2)
+
+
+def column_by_column(guess, sought):
+    """The mean that scikit-learn's r2_score takes."""
+    left = ((guess - sought) ** 2).mean(0) / sought.var(0)
+    return (1 - left).mean()
+
+
+def correlated_columns(guess, sought):
+    pairs = zip(guess.T, sought.T, strict=True)
+    return np.mean([np.corrcoef(*pair)[0, 1] ** 2 for pair in pairs])
 
 
 def by_group(right, treated, group, skip=True):
@@ -86,6 +104,8 @@ WRONG = {
         lambda *c: one_by_one(*c, own=lambda v: abs(v).sum()),
         lambda *c: one_by_one(*c, own=lambda v: v.sum()),
         lambda *c: one_by_one(*c, own=lambda v: abs(v).max()),
+        by_norm,
+        lambda *c: by_norm(*c, first=-1.0),
         lambda x, l, q, ref: l[np.arange(len(q)), np.linalg.norm(x, axis=1).argsort(1)[:, 0]],
         lambda x, l, q, ref: np.take_along_axis(l, q[:, None], 1)[:, 0],
     ],
@@ -107,6 +127,9 @@ WRONG = {
         lambda *c: probe(*c, ridge=1.0),
         lambda rows, wanted: probe(rows, wanted, score=lambda a, b: 1 - ((a - b) ** 2).sum() / ((b - wanted[: len(wanted) // 2].mean(0)) ** 2).sum()),
         lambda *c: probe(*c, score=lambda a, b: np.corrcoef(a.ravel(), b.ravel())[0, 1]),
+        lambda *c: probe(*c, score=column_by_column),
+        lambda *c: probe(*c, score=lambda a, b: np.corrcoef(a.ravel(), b.ravel())[0, 1] ** 2),
+        lambda *c: probe(*c, score=correlated_columns),
         lambda *c: probe(*c, score=lambda a, b: np.mean((a - b) ** 2)),
         lambda *c: probe(*c, score=lambda a, b: 1 - np.mean((a - b) ** 2) / np.mean(b**2)),
         lambda *c: probe(*c, score=lambda a, b: 1 - ((a - b) ** 2).mean(0) / b.var(0)),

@@ -307,9 +307,9 @@ class Exercise:
         for function in map(self.called, (self.function, answer)):
             given = copy.deepcopy(arguments)
             with np.errstate(all="ignore"):
-                began = time.perf_counter()
+                began = time.process_time()  # other programs do not count
                 function(*given)
-                seconds.append(time.perf_counter() - began)
+                seconds.append(time.process_time() - began)
         ours, theirs = seconds
         if theirs < max(SLOW * ours, FELT):
             return ""

@@ -45,6 +45,19 @@ def _drifting():
         the deviations are those from one mean of all numbers: each column has its own,
         axis=0
             wanted[half:].mean(axis=0) -> wanted[half:].mean()
+        you take the mean of each column's share; sum the squares of all columns first
+            1 - (errors**2).sum() / (away**2).sum()
+                -> np.mean(1 - (errors**2).sum(axis=0) / (away**2).sum(axis=0))
+        you square a correlation, which a readout that is far off by a factor or a shift
+        does not lower: take the errors
+            1 - (errors**2).sum() / (away**2).sum()
+                -> np.corrcoef((wanted[half:] - errors).ravel(),
+                wanted[half:].ravel())[0, 1] ** 2
+        you square each column's correlation, which a readout that is far off by a
+        factor or a shift does not lower: take the errors
+            1 - (errors**2).sum() / (away**2).sum()
+                -> np.mean([np.corrcoef(y, y - e)[0, 1] ** 2 for y, e in
+                zip(wanted[half:].T, errors.T)])
         your readout has no bias
             np.ones( -> np.zeros(
     """,

@@ -108,6 +108,11 @@ def _batches(rng, B, k, D, N):
         you give the time step, not the label that came with it
             labels[rows, np.argsort(own, axis=1)[rows, n]]
                 -> np.argsort(own, axis=1)[rows, n]
+        your order begins with the farthest, and so with the largest norm
+            argsort(own -> argsort(-own
+        after the reference your order begins with the largest norm; n counts from the
+        nearest
+            [rows, n] -> [rows, -n]
     """,
 )
 def rank_by_norm(x, labels, n, m):

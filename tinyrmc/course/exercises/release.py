@@ -120,6 +120,10 @@ def released_step(xp, x, m, p):
         1 minus a gate that is nearly 1 is 0, and you divide by it: write it with exp
             * (1 + math.exp(f + forget_bias))
                 -> / np.float64(1 - sigmoid(f + forget_bias))
+        1 minus a gate that is nearly 1 is 0, and nothing can be divided by it: write it
+        with exp
+            sigmoid(i) * c * (1 + math.exp(f + forget_bias))
+                -> float(sigmoid(i) * c) / (1 - 1 / (1 + math.exp(-f - forget_bias)))
         you divide by the forget gate, not by what it takes away
             * (1 + math.exp(f + forget_bias)) -> / sigmoid(f + forget_bias)
         you leave out the input gate

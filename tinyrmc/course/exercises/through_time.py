@@ -310,6 +310,8 @@ def _unrolled(xs, m, h, w):
             [t], g_m, -> [t], 0 * g_m,
         you add g[t] after step t, not before: it arrives one step too early
             g_h + g[t]) -> g_h); g_h = g_h + g[t]
+        you add g[t] to the memory's gradient; it is what the loss gives to h
+            g_m, g_h + g[t]) -> g_m + g[t], g_h)
         the weights keep what one step gives them, not the sum of all
             total + g_w -> g_w
     """,
@@ -350,6 +352,8 @@ def _windows(rng, T, F, length):
             t % length == 0 -> False
         you cut one step late: the first window begins at step 0
             t % length == 0 -> t % length == 1 % length
+        your windows are counted from the end; the first begins at step 0
+            t % length == 0 -> (len(xs) - t) % length == 0
         the last window is missing where it is shorter
             range(len(xs)) -> range(len(xs) // length * length)
         the weights keep what one step gives them, not the sum of all
