@@ -7,7 +7,7 @@ from tinyrmc import PaperRelationalMemory
 
 chapter = Chapter("12", "step_vjp through_time in_windows states_of sizes_on WAYS")
 B, N, F, T = 2, 4, 12, 40
-SEEDS = range(3)
+SEEDS, MORE = range(3), range(12)
 LENGTHS = (1, 2, 5, 10, 20, 40)
 
 
@@ -28,25 +28,26 @@ def drawn(seed):
         > 1.5  # of the same weights, with and without
         and n["through h alone, bias 1"].high < 1e-6
         and n["through h alone, bias 3"].high < 1e-6
-        and sum(1 / 25 < x < 1 / 15 for x in n["grows with bias 1"]) == 2
-        and 14 < n["grows with bias 1"].high < 16
-        and 5 < n["grows with bias 3"].low
-        and n["grows with bias 3"].high < 20
+        and sum(x > 1 for x in n["through attention, bias 3"]) == 11
+        and sum(x < 1 for x in n["grows with bias 1"]) == 10
+        and sum(x > 1 for x in n["grows with bias 3"]) == 9
     ),
     show=".0e",
 )
 def ways():
     """with a bias of 1 and $h$ shut, {through attention, bias 1.low:.0f} to
-    {through attention, bias 1.high:.0f} times as much after 20 steps in three draws of
-    weights.
+    {through attention, bias 1.high:.0f} times as much after 20 steps in twelve draws of
+    weights; with a bias of 3, {through attention, bias 3.low:.1f} to
+    {through attention, bias 3.high:.0f} times, less in one of them.
 
-    With all ways open and a bias of 1, 40 steps shrink the gradient about twentyfold in
-    two of the three draws, and make it fifteen times as large in one. With a bias of 3
-    it grows in all three, about tenfold.
+    With all ways open, 40 steps shrink the gradient in ten of the twelve draws if the
+    bias is 1, and let it grow in nine if it is 3: from {grows with bias 1.low:.3f} to
+    {grows with bias 1.high:.0f} times, and from {grows with bias 3.low:.1f} to
+    {grows with bias 3.high:.0f} times.
     """
     names = ("all ways", "not through h", "equation 7 alone", "through h alone")
     found = {}
-    for seed in SEEDS:
+    for seed in MORE:
         weights, xs, m, g = drawn(seed)
         g[:-1] = 0
         for bias in (1, 3):
