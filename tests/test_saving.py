@@ -584,3 +584,11 @@ def test_what_was_not_shared_is_not_shared_later(tmp_path):
     tinyrmc.save(Pair(linear(0), linear(0)), path)
     again = tinyrmc.load(path, classes=[Pair])
     assert again.one is not again.other and again.num_parameters == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match="pipe: it is not a regular file"):
+        tinyrmc.save(nn.Linear(2, 2, seed=1), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()

@@ -281,10 +281,12 @@ def load_cores_of(config: dict) -> list[ModuleType]:
     see `word_of`. One that `load_cores` was given takes the place of one of its name,
     and of any other if it has all cores that are wanted.
     """
-    model = config.get("config", {}).get("model", {})
+    model = config.get("config", {}).get("model")
+    model = model if isinstance(model, dict) else {}  # what is wrong is said later
     wanted = {name for name, value in model.items() if isinstance(value, dict)}
-    wanted |= {model.get("core"), *config.get("cores", ())}
-    wanted -= {None, *registry.cores()} - registry.added()
+    wanted |= {model["core"]} if isinstance(model.get("core"), str) else set()
+    wanted |= {*config.get("cores", ())}
+    wanted -= {*registry.cores()} - registry.added()
     having = [file for file in _given if wanted and wanted <= _brought[file]]
     found = []
     for file in map(Path, config.get("core_files", ())):

@@ -132,6 +132,8 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     previous: where a file that stands at `path` is moved to; without it, that file is
         replaced.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     # A name of its own: other threads and processes may write the same file now.
     beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
     try:
