@@ -182,6 +182,12 @@ def test_what_a_notebook_shows_of_the_package_fits_into_its_columns():
             assert wide == [], place
 
 
+def test_what_a_notebook_prints_fits_into_a_page_of_the_site():
+    for source in SOURCES:
+        lines = [x for o in outputs(source) for x in o.get("text", "").splitlines()]
+        assert [line for line in lines if len(line) > COLUMNS + 2] == [], source.stem
+
+
 def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(capsys):
     for source in SOURCES:
         first.mean_slot.check(lambda M: ...)

@@ -408,8 +408,7 @@ for (which, groups), chosen in itertools.product(alike.items(), (1, 0)):
     kept = is_reference == chosen
     points = matched(outcome[kept] == 1, theirs[kept] == 1, groups[kept])
     name = "the reference" if chosen else "another vector"
-    print(f"{which:23} reset after {name:14} came: {100 * points:+.1f} points", end="")
-    print(" where these two slots took it in")
+    print(f"{which:23} {name:14} came, both took it in: {100 * points:+.1f} points")
 
 # %% [markdown]
 # Of the ten points between holders and controls less than half is left: 4.5 after the
