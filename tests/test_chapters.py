@@ -253,6 +253,7 @@ def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
 def test_a_chapter_runs_as_a_program_too(source, tmp_path):
     settings = {"TINYRMC_FAST": "1", "TINYRMC_PROGRESS": "", "MPLBACKEND": "Agg"}

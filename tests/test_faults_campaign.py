@@ -901,7 +901,7 @@ def main(words=None):
 def test_a_small_share_of_the_campaign(monkeypatch, capsys):
     """No case of it is silent, and none ends in a traceback."""
     monkeypatch.setenv("TINYRMC_DATA", "")  # and back to what it was
-    assert main(["--share", "0.04"]) == 0
+    assert main(["--share", "0.02"]) == 0
     assert "forged" in capsys.readouterr().out
 
 

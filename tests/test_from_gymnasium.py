@@ -233,6 +233,7 @@ def test_a_run_in_the_documents_environment_resumes_to_the_bit(corridor):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_an_agent_learns_where_to_turn_in_it(corridor):
     """Three seeds; without a memory each guesses."""
     words = [*corridor, *"--train.steps 150 --train.evaluate-every 150".split()]

@@ -64,6 +64,7 @@ def test_a_learner_counts_integers_of_64_bits():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_the_suites_pass_there():
     files = [f"tests/test_{name}.py" for name in SUITES.split()]
     plugin = ["-p", "like_a_browser", "-p", "no:cacheprovider", "-p", "no:xdist"]
