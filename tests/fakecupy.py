@@ -117,6 +117,12 @@ def no_sync():
     return _rule("sync", False)
 
 
+def rewrite(patch, kind, name, method):
+    """Put a method into a class as if it had been written so: see `nn.layers.is_a`."""
+    patch.setattr(kind, name, method)
+    patch.setitem(kind._written, name, method)
+
+
 @contextlib.contextmanager
 def nothing_drops_out():
     """Within the block, the host's cores read programs as a device's do: those that
@@ -127,7 +133,7 @@ def nothing_drops_out():
         return core.unroll(inputs, state, lengths=lengths)[1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Core, "last_state", last_state)
+        rewrite(patch, Core, "last_state", last_state)
         yield
 
 
@@ -690,6 +696,6 @@ def installed(monkeypatch):
     for module in backend, backend.cpu:
         monkeypatch.setattr(module, "FEW_ROWS", 0)
     first = _Memory.initial_state
-    monkeypatch.setattr(_Memory, "initial_state", lambda *args: first(*args).copy())
+    rewrite(monkeypatch, _Memory, "initial_state", lambda *x: first(*x).copy())
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy

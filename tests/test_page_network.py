@@ -133,3 +133,38 @@ def test_of_what_it_cannot_compute_a_page_holds_nothing():
     model.core = RelationalMemory(WIDTH, 3, 4, input_rows=2, seed=0)
     assert pages.network(model) is None
     assert pages.network(model.head) is None
+    model.core = RelationalMemory(WIDTH, 3, 4, qkv_norm=False, seed=0)
+    assert pages.network(model) is None
+
+
+def louder(self, *given):
+    return type(self).__mro__[1].__call__(self, *given) * 2.0
+
+
+CHANGES = {
+    "a core": lambda model: derived(model.core),
+    "its gates": lambda model: setattr(model.core, "_gates_of", np.sin),
+    "its first memory": lambda model: model.core.first.set(np.ones((4, 12))),
+    "a layer of its": lambda model: derived(model.core.mlp[0]),
+    "a norm": lambda model: derived(model.core.blocks[0]["mlp_norm"]),
+    "a head": lambda model: derived(model.head),
+    "a layer of the head": lambda model: derived(model.head.layers[1]),
+    "another layer": lambda model: model.head.layers.insert(1, np.tanh),
+}
+
+
+def derived(module):
+    module.__class__ = type("Own", (type(module),), {"__call__": louder})
+
+
+def test_a_layer_or_core_of_ones_own_is_not_taken_for_ours(monkeypatch):
+    sizes = CORES["as in the chapters"]
+    assert pages.network(Network(**sizes)) is not None
+    for what, change in CHANGES.items():
+        change(model := Network(**sizes))
+        assert pages.network(model) is None, what
+    for kind in RelationalMemory, nn.Linear, nn.LayerNorm, nn.MLP, nn.Sequential:
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, "__call__", louder)
+            assert pages.network(Network(**sizes)) is None, kind
+    assert pages.network(Network(**sizes)) is not None

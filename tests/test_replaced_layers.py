@@ -31,6 +31,7 @@ from tinyrmc.cores import (
     SelectiveSSM,
     Transformer,
 )
+from tinyrmc.cores.blocks import Mixer
 from tinyrmc.cores.core import map_state
 from tinyrmc.cores.lstm import Feedforward
 
@@ -269,7 +270,7 @@ def test_a_core_that_derives_from_ours_is_stepped(name, xp, request):
     changes = {"__call__": call}
     if name not in ("feedforward", "dnc", "dnc plain"):
         changes["initial_state"] = start
-    for part in "_gates_of", "_attend", "_prepare", "_clipped", "_checked":
+    for part in METHODS[1:]:
         if hasattr(kind, part) and (name, part) != ("rmc no gates", "_gates_of"):
             old = getattr(kind, part)
 
@@ -288,6 +289,37 @@ def test_a_core_that_derives_from_ours_is_stepped(name, xp, request):
             core = loud(CORES[name]())
             vars(core)[what] = method.__get__(core)
             check(core, xp, usual, f"{name}'s own {what}")
+
+
+METHODS = "__call__", "_gates_of", "_attend", "_prepare", "_clipped", "_checked"
+
+
+@pytest.mark.parametrize("xp", LIBRARIES, ids=["numpy", "kernels"])
+@pytest.mark.parametrize("name", CORES)
+def test_a_method_put_on_a_class_later_is_the_one_that_runs(
+    name, xp, request, monkeypatch
+):
+    """On the class of the core or of a part, and on those that they derive from."""
+    if xp is not np:
+        request.getfixturevalue("cublas")
+    core = CORES[name]()
+    parts = [core, *(put(core, path) for path in places(core))]
+    kinds = dict.fromkeys(base for part in parts for base in type(part).__mro__)
+    for kind in kinds.keys() - {Core, Mixer, nn.Module}:
+        for what in {*METHODS, "over_time", "initial_state"} & vars(kind).keys():
+            old = vars(kind)[what]
+
+            def changed(*given, old=old, what=what):
+                found = old(*given)
+                if what == "initial_state":
+                    return map_state(lambda x: x + 0.5, found)
+                if isinstance(found, tuple):
+                    return found[0] + 0.5, *found[1:]
+                return found + 0.5
+
+            with monkeypatch.context() as patched:
+                patched.setattr(kind, what, changed)
+                check(loud(CORES[name]()), xp, label=f"{name} {kind.__name__} {what}")
 
 
 def test_a_faster_way_is_said_and_not_inherited():

@@ -12,6 +12,7 @@ import threading
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -528,6 +529,15 @@ def tied_to_an_embedding():
     return Pair(first, Out(first.weight), [Out(first.weight)])
 
 
+def shared_afterwards(what):
+    one, other = (cores.RelationalMemory(4, 1, 4, seed=seed) for seed in (0, 1))
+    if what == "block":
+        other.blocks[0] = one.blocks[0]
+    else:
+        setattr(other, what, getattr(one, what))
+    return Cores(one, other)
+
+
 SHARED = {
     "a layer twice": lambda: nn.Sequential(layer := linear(0), p.tanh, layer),
     "three times, and deep": twice_in_a_list,
@@ -537,6 +547,13 @@ SHARED = {
     "a layer afterwards": lambda: tied_afterwards("layer"),
     "a core twice": lambda: Cores(core := cores.GRU(4, 4, seed=0), core),
     "its owner": lambda: Owner(),
+    "a dict afterwards": lambda: shared_afterwards("block"),
+    "a list of dicts": lambda: shared_afterwards("blocks"),
+    "a list afterwards": lambda: shared_afterwards("mlp"),
+    "a constant": lambda: shared_afterwards("first"),
+    "a list given": lambda: Pair(
+        linear(0), Pair(linear(1), p.tanh, x := [linear(2)]), x
+    ),
 }
 
 
@@ -556,7 +573,67 @@ class Cores(nn.Module):
         self.one, self.other = one, other
 
     def __call__(self, x):
-        return self.other(self.one(x, self.one.initial_state(2))[0], x)[0]
+        for core in self.one, self.other:
+            x, _ = core(x, core.initial_state(2))
+        return x
+
+
+class Bag(nn.Module):
+    def __init__(self, more=None):
+        self.more = more
+
+
+def holding_itself(more, put, given=False):
+    bag = Bag(more) if given else Bag()
+    bag.more = more
+    put(more, bag)
+    return bag
+
+
+LATER = "which is also .*, was put there later; give it to __init__"
+REFUSED = {
+    "a list in itself": (
+        lambda: holding_itself([linear(0)], lambda x, bag: x.append(x)),
+        f"more.1, {LATER}",
+    ),
+    "a dict in itself": (
+        lambda: holding_itself({"a": linear(0)}, lambda x, bag: x.update(b=x)),
+        f"more.b, {LATER}",
+    ),
+    "a module in its list": (
+        lambda: holding_itself([linear(0)], lambda x, bag: x.append(bag)),
+        f"more.1, {LATER}",
+    ),
+    "a layer again": (
+        lambda: holding_itself(
+            {"a": linear(0)}, lambda x, bag: x.update(b=x["a"]), True
+        ),
+        f"more.b, {LATER}",
+    ),
+    "given, a list in itself": (lambda: Bag(endless()), "Bag: more holds itself"),
+    "a module by which": (
+        lambda: Bag({linear(0): 1}),
+        "more is a dict, whose keys are not",
+    ),
+    "a dict to be read": (
+        lambda: Bag(MappingProxyType({"a": linear(0)})),
+        "more is a mappingproxy, which is not searched",
+    ),
+}
+
+
+def endless():
+    numbers = [1]
+    numbers.append(numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_holds_itself_or_hides_is_refused_in_one_line(name, tmp_path):
+    make, says = REFUSED[name]
+    with pytest.raises((RunError, TypeError), match=says) as error:
+        tinyrmc.save(make(), tmp_path / "it.npz")
+    assert "\n" not in str(error.value) and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -30,6 +30,7 @@ from ..backend import Array, namespace
 from ..backend.seeds import Seed, generator
 from ..errors import counted
 from ..nn import MLP, LayerNorm, Linear, Module, truncated_normal
+from ..nn.layers import is_a
 from .config import CoreConfig, check_parts
 from .core import Core, Inputs, State, Step, Steps
 from .registry import register_core
@@ -221,7 +222,10 @@ class Blocks(Core, at_once=True):
         and those of others may look at more than a row.
         """
         ours = f"{__package__.partition('.')[0]}."
-        return all(type(part).__module__.startswith(ours) for part in _parts(self))
+        return all(
+            type(part).__module__.startswith(ours) and is_a(part, type(part))
+            for part in _parts(self)
+        )
 
     def _through(self, mix: Callable[..., Step], inputs: Inputs, state: State) -> Step:
         """The layers one after the other, over one step or all."""

@@ -16,6 +16,7 @@ from ..autograd.nested import leaves, named_leaves, refilled
 from ..backend import Array, namespace
 from ..errors import check_sizes
 from ..nn import LayerNorm, Module, check_array
+from ..nn.layers import is_a
 from .recompute import unroll_in_parts
 
 # An array or a Tensor, example-first, or a (nested) tuple or dict of these.
@@ -67,9 +68,7 @@ class Core(Module):
         the one that they were written for, and its layers are what they count on. All
         that runs in the place of steps or layers asks this first.
         """
-        own = type(self)
-        replaced = any(callable(getattr(own, name, None)) for name in vars(self))
-        return self.at_once and not replaced and self._layers_known()
+        return self.at_once and is_a(self, type(self)) and self._layers_known()
 
     def _layers_known(self) -> bool:
         return all(says_all(*each) for each in self._layers())
@@ -249,13 +248,13 @@ def says_all(
     """Whether the arrays of a layer say all that it does: it is a `kind` itself, of
     this shape, and has a bias and a ReLU, or not, as they are given.
     """
-    same: bool = type(layer) is kind
-    if not same:
+    if not is_a(layer, kind):
         return False
     if kind is LayerNorm:
-        return layer.gain.shape == shape
+        return bool(layer.gain.shape == shape)
     own = layer.weight.shape, layer.relu, layer.bias is not None
-    return own == (shape, relu, bias)
+    same: bool = own == (shape, relu, bias)
+    return same
 
 
 def check_ends(

@@ -22,11 +22,12 @@ import functools
 import inspect
 import itertools
 import math
+import operator
 import reprlib
-from collections import deque
+from collections import UserList, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from types import ModuleType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +52,11 @@ class Module:
 
     __call__: Callable[..., Any]
     config: Any = Config()  # {name: value} of the settings that it was made with
+    _written: ClassVar[dict[str, Any]]  # the methods that the class was written with
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
+        cls._written = _methods(cls)
         if "__init__" not in vars(cls):
             return
         init = cls.__init__
@@ -154,6 +157,43 @@ class Module:
             self.constants()[name].set(constant.value)
 
 
+def _methods(kind: type) -> dict[str, Any]:
+    """What a class itself defines and can be called, or acts when it is read."""
+    own = {k: x for k, x in vars(kind).items() if callable(x) or hasattr(x, "__get__")}
+    return {name: x for name, x in own.items() if name != "__init__"}
+
+
+Module._written = _methods(Module)
+
+
+def is_a(module: Any, kind: Any) -> bool:
+    """Whether it is a `kind` itself, and does what that was written to do: nobody has
+    put another method in the place of one, on a class or on this object. Whatever runs
+    in the place of a module asks this first.
+    """
+    if type(module) is not kind:
+        return False
+    held = [x for base in kind.__mro__[:-1] for x in vars(base).values()]
+    before, names = _judged.get(kind, ([], None))
+    if len(held) != len(before) or not all(map(operator.is_, held, before)):
+        names = _as_written(kind)
+        _judged[kind] = held, names
+    return names is not None and names.isdisjoint(vars(module))
+
+
+# By class: all that was in it and its bases when it was looked at, and what was found.
+_judged: dict[type, tuple[list, set[str] | None]] = {}
+
+
+def _as_written(kind: type) -> set[str] | None:
+    """The names of the methods of a class; None if some are not as they were."""
+    written = {base: vars(base).get("_written") for base in kind.__mro__}
+    if any(own not in (None, _methods(base)) for base, own in written.items()):
+        return None
+    every = (each for own in written.values() for each in (own or {}).items())
+    return {name for name, x in every if callable(x)}
+
+
 def made_as(module: Module) -> dict[str, Any]:
     """The class of a module and of each one inside, with their settings and attributes,
     by name. The precision, and names that begin with _, do not count.
@@ -214,6 +254,7 @@ def walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, A
                         f"networks; assign self.{own} in __init__"
                     )
     elif isinstance(value, dict):
+        _require_none_hidden(prefix, value)  # as a key
         children = value.items()
     elif isinstance(value, (list, tuple)):
         children = enumerate(value)
@@ -233,16 +274,19 @@ Place: TypeAlias = list[str]  # of names, from a module to something inside
 
 
 def ties(module: Module) -> list[tuple[Place, Place]]:
-    """(place, first place) of each Parameter and Module that stands in several."""
+    """(place, first place) of each Parameter, Module and Constant that stands in
+    several, and of each list, tuple or dict of such.
+    """
     first: dict[int, Place] = {}
     found: list[tuple[Place, Place]] = []
+    kinds = Parameter, Module, Constant
 
     def look(value: Any, path: Place) -> None:
         if id(value) in first:
-            if isinstance(value, (Parameter, Module)):
+            if any(walk("", value, set(), kinds)):
                 found.append((path, first[id(value)]))
             return
-        if isinstance(value, (Parameter, Module, list, dict, tuple)):
+        if isinstance(value, (*kinds, list, dict, tuple)):
             first[id(value)] = path
             for name, child in _inside(value):
                 look(child, [*path, str(name)])
@@ -255,23 +299,28 @@ def tie(module: Module, place: Place, source: Place) -> None:
     """Let what stands in one place of a module stand in another, too. LookupError where
     that cannot be.
     """
-    value: Any = module
-    for name in source:
-        value = {str(k): x for k, x in _inside(value)}[name]
-    holder: Any = module
-    *way, last = place
-    for name in way:
-        holder = {str(k): x for k, x in _inside(holder)}[name]
+
+    def at(path: Place) -> Any:
+        value: Any = module
+        for name in path:
+            value = {str(k): x for k, x in _inside(value)}.get(name)
+        return value
+
+    value = at(source)
+    holder = at(place[:-1])
+    last = place[-1]
     if isinstance(holder, Sequential) and last.isdecimal():
         holder = holder.layers
-    if isinstance(holder, Module):
+    keys = {str(key): key for key, _ in _inside(holder)}
+    if value is not None and isinstance(holder, Module):
         setattr(holder, last, value)
-    elif isinstance(holder, list):
-        holder[int(last)] = value
-    elif isinstance(holder, dict):
-        holder[next(key for key in holder if str(key) == last)] = value
+    elif value is not None and last in keys and not isinstance(holder, tuple):
+        holder[keys[last]] = value
     else:
-        raise LookupError(f"{'.'.join(place)} stands in a {type(holder).__name__}")
+        raise LookupError(
+            f"{'.'.join(place)}, which is also {'.'.join(source) or 'the whole'}, was "
+            "put there later; give it to __init__"
+        )
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -287,16 +336,19 @@ def _require_none_hidden(name: str, value: Any) -> None:
     them.
     """
     held: Any = ()
-    if isinstance(value, (set, frozenset, deque, ValuesView)):
+    if isinstance(value, (set, frozenset, deque, UserList, ValuesView)):
         held = value
+    elif isinstance(value, Mapping):
+        held = value if isinstance(value, dict) else [*value, *value.values()]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = [getattr(value, x.name, None) for x in dataclasses.fields(value)]
     elif isinstance(value, functools.partial):
         held = *value.args, *value.keywords.values()
     if any(isinstance(x, (Parameter, Module)) for x in held):
+        what = "whose keys are" if isinstance(value, dict) else "which is"
         raise TypeError(
-            f"{name} is a {type(value).__name__}, which is not searched for "
-            "parameters; use a list, a tuple, a dict or a Module"
+            f"{name} is a {type(value).__name__}, {what} not searched for "
+            "parameters; use a list, a tuple, a dict by texts or a Module"
         )
 
 

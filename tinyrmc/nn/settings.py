@@ -99,6 +99,16 @@ def encoded(owner: str, value: Any, known: dict | None = None) -> Any:
     """A setting as JSON has it; RunError for what is none, naming its owner. Parameters
     and what comes again only with `known`, see `described`.
     """
+    try:
+        return _encoded(owner, value, known)
+    except RecursionError:
+        says = (
+            f"{owner} holds itself, or too much in each other, so no file can hold it"
+        )
+        raise RunError(says) from None
+
+
+def _encoded(owner: str, value: Any, known: dict | None) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):

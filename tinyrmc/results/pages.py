@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..backend import to_host
-from ..cores.relational import RelationalMemory
+from ..cores.relational import RelationalMemory, identity_memory
 from ..nn import MLP, LayerNorm, Linear
+from ..nn.layers import is_a
 
 SHARED = re.compile(r"/\* include (\S+) \*/")
 
@@ -65,12 +66,17 @@ def rounded(value: Any, digits: int) -> Any:
 
 def network(model: Any) -> dict[str, Any] | None:
     """All that `core.js` needs to compute what a network computes; None unless its
-    `core` is a `RelationalMemory` that reads vectors, and its `head` an MLP.
+    `core` is a `RelationalMemory` that reads vectors and has norms, its `head` an MLP,
+    and both are as they were written, and so are their layers.
     """
     core, head = getattr(model, "core", None), getattr(model, "head", None)
-    if not (isinstance(core, RelationalMemory) and isinstance(head, MLP)):
+    if not (is_a(core, RelationalMemory) and core.is_known() and is_a(head, MLP)):
         return None
-    if core.input_rows is not None:
+    first = identity_memory(core.mem_slots, core.mem_size, core.dtype)
+    other_form = core.input_rows is not None or "qkv_norm" not in core.blocks[0]
+    if other_form or not np.array_equal(core.first.value, first):
+        return None
+    if not all(is_a(layer, Linear) for layer in head.layers):
         return None
     gates = ("gate_inputs", "gate_memory") if core.gate_style else ()
     return {

@@ -850,8 +850,7 @@ def fitting(
     try:
         yield
     except (
-        KeyError,
-        IndexError,
+        LookupError,
         ValueError,
         TypeError,
         AttributeError,
