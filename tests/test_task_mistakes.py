@@ -49,7 +49,8 @@ def mistaken(monkeypatch, tmp_path_factory):
 DRAWN = "inputs = rng.normal(size=shape).astype(np.float32)"
 TARGET = '"target": inputs.argmax(1)}'
 BUILT = "return nn.MLP(numbers, [*hidden, numbers], seed=rng)"
-LOST = 'logits = model(batch["inputs"])'
+GIVES = 'model(batch["inputs"])'
+LOST = f"logits = {GIVES}"
 METRICS = 'metrics = {"accuracy": (right, losses.size)}'
 REFERENCES = "    def references"
 MARKS = 'return {"test_accuracy": {"guessing": guessing, "paper (wide)": 0.99}}'
@@ -59,42 +60,17 @@ RETURNED = "return primitives.sum(losses), losses.size, metrics, None"
 @pytest.mark.slow
 def test_a_mistake_has_a_place(mistaken, refused):
     for workers in ["", "--workers 1", "--workers 2"]:
-        for old, new, place, says in [
-            (
-                DRAWN,
-                "inputs = rng.normal(size=6 * count).reshape(7, -1)",
-                "draw",
-                r"cannot reshape array of size \d+ into shape \(7,newaxis\)",
-            ),
-            (DRAWN, "inputs = self.confg", "draw", "AttributeError: .* 'confg'"),
-            (
-                BUILT,
-                "return nn.MLP(numbers, 4, seed=0)",
-                "build",
-                "MLP: output_sizes must li.*",
-            ),
-            (
-                BUILT,
-                "return nn.Linear(0, 4, seed=0)",
-                "build",
-                "Linear: input_size must be an integer of at least 1, not 0",
-            ),
-            (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'"),
-            (LOST, "import of_nobody", "loss", "ModuleNotFoundError: .*_nobody'"),
-            (
-                LOST,
-                'logits = model(batch["inputs"][:, :1])',
-                "loss",
-                r"linear\(float32\[1, 1\], .*",
-            ),
-            (
-                LOST,
-                'logits = np.tanh(model(batch["inputs"]))',
-                "loss",
-                r"TypeError: np\.tanh takes no Tensor; write primitives\.tanh",
-            ),
+        for old, part, other, place, says in [
+            (DRAWN, ".as", ".reshape(7, -1).as", "draw", "cannot reshape array of .*"),
+            (DRAWN, "rng.normal", "self.confg", "draw", "AttributeError: .* 'confg'"),
+            (BUILT, "[*hidden, numbers]", "4", "build", "MLP: output_sizes must li.*"),
+            (BUILT, BUILT, "nn.Linear(0, 4, seed=0)", "build", "Linear: .*, not 0"),
+            (LOST, "inputs", "input", "loss", "KeyError: 'input'"),
+            (LOST, LOST, "import of_nobody", "loss", "ModuleNotFoundError: .*_nobody'"),
+            (LOST, '"]', '"][:, :1]', "loss", r"linear\(float32\[1, 1\], .*"),
+            (LOST, GIVES, f"np.tanh({GIVES})", "loss", r".* write primitives\.tanh"),
         ]:
-            line = mistaken((old, new))
+            line = mistaken((old, old.replace(part, other)))
             assert re.fullmatch(
                 f"tasks/larger.py, line {line}, in {place}: {says}",
                 refused(train.main, "larger", *workers.split()),
@@ -133,109 +109,70 @@ def test_what_is_not_installed_is_told(refused):
     assert says.startswith("of_nobody is not installed for ")
 
 
-GIVEN = [  # (a line of the task, another in its place, what is said)
-    (
-        METRICS,
-        METRICS.replace("(right, losses.size)", "right / losses.size"),
-        "Task.loss() must give metrics as {name: (sum, count)}, not 'accuracy': ",
+FIELD = '"""how many numbers"""'
+NUMBERS = "    numbers: int = 2"
+DRAWS = f'return {{"inputs": inputs, {TARGET}'
+LISTED = "    sizes: list[int] = field(default_factory=list)"
+GIVEN = [  # (a line of the task, a part of it, another in its place, what is said)
+    (METRICS, "(right, losses.size)", "right / losses.size", "(sum, count)}, not 'acc"),
+    (METRICS, "right", "primitives.mean(losses)", "not 'accuracy': (Tensor("),
+    (METRICS, "right", "None", "'accuracy': (None, 1); sum and count"),
+    (METRICS, "accuracy", "gradient_norm", "'gradient_norm', a name that the training"),
+    (METRICS, "accuracy", "step", "calls a metric 'step', a"),
+    (METRICS, "accuracy", "share", "it gives test_loss, "),
+    *(
+        (METRICS, "}", f", '{name}': (1, 1)}}", f"() calls a metric '{name}'")
+        for name in ("test_accuracy", "best_batch_accuracy", "stage", "loss")
     ),
-    (RETURNED, RETURNED.replace("metrics", "None"), "count, {metric: (sum, count"),
+    (RETURNED, "metrics", "None", "count, {metric: (sum, count"),
+    (RETURNED, "primitives.sum(losses)", "losses", "with one number, not Tensor("),
+    (RETURNED, "losses.size", "'many'", "not 'loss': (array("),
+    (RETURNED, "losses.size", "-losses.size", "the count of its losses, not -1"),
+    (LOST, "model", "primitives.stop_gradient", "on no parameter; was somethi"),
     (
-        '"""how many numbers"""',
-        '"""how many numbers"""\n    bits = 6',
-        "Config.bits has no type, so it is not a flag; write bits: int = 6, or "
-        "bits: typing.ClassVar = 6 if it is not a setting",
+        FIELD,
+        FIELD,
+        f"{FIELD}\n    bits = 6",
+        "bits has no type, so it is not a flag; w",
     ),
-    (
-        RETURNED,
-        RETURNED.replace("primitives.sum(losses)", "losses"),
-        "Task.loss() must give the sum of its losses as a Tensor with one number, "
-        "not Tensor(",
+    *(
+        (FIELD, FIELD, f"{FIELD}\n    {name}: int = 6", f"{flag_of(name)} needs anoth")
+        for name in ("seed", "help", "resume", "help_all")
     ),
+    (NUMBERS, "2", "2.5", "Config: Config.numbers must"),
     (
-        LOST,
-        LOST.replace("logits = ", "logits = primitives.stop_gradient(") + ")",
-        "Task.loss() gives a sum that depends on no parameter; was something det",
+        NUMBERS,
+        NUMBERS,
+        f"{LISTED}\n{NUMBERS}",
+        "sizes: list[int] cannot be a flag; use",
     ),
-    (RETURNED, RETURNED.replace("losses.size", "'many'"), "not 'loss': (array("),
-    (METRICS, METRICS.replace("accuracy", "step"), "calls a metric 'step', a"),
-    (
-        METRICS,
-        METRICS.replace("accuracy", "gradient_norm"),
-        "Task.loss() calls a metric 'gradient_norm', a name that the training loop ha",
+    ("def build(self, seed)", "build", "make", "ImportError: its class Task lacks bui"),
+    ("def draw(self, rng", "draw", "make", "a method draw, data, or stream and held_o"),
+    (TARGET, "inputs.argmax(1)", "np.zeros(count + 1, int)", "'target' of draw() has"),
+    (DRAWS, DRAWS, "return inputs, 1", "draw() must return {name: array}, not a tuple"),
+    (BUILT, "return ", "", "Task.build() must return a Module, not a"),
+    (MARKS, MARKS, "guessing", "references() must return a dict, not a NoneType"),
+    (MARKS, MARKS, "return {'test_loss': 3}", "{label: number}}, not 'test_loss'"),
+    (MARKS, MARKS, "return {'test_loss': {'a': None}}", "give {metric: {label: numbe"),
+    *(
+        ('"quick": (', '"quick"', repr(name), f"named by words, not by {name!r}")
+        for name in (1, "../x", "--quick", "")
     ),
-    (METRICS, METRICS.replace("accuracy", "share"), "it gives test_loss, "),
-    ("    numbers: int = 2", "    numbers: int = 2.5", "Config: Config.numbers must"),
+    ("(self, model, batch, carry)", ", carry", "", "batch, carry), and takes "),
+    ("(self, rng, count)", ", count", "", "must take (self, rng, count), and takes "),
     (
-        "    numbers: int = 2",
-        "    sizes: list[int] = field(default_factory=list)\n    numbers: int = 2",
-        "Config.sizes: list[int] cannot be a flag; use int, float, str, bool, ",
+        "class Task(BaseTask)",
+        "(BaseTask)",
+        "",
+        "defines no class Task(training.Task) w",
     ),
-    (
-        "def build(self, seed)",
-        "def make(self, seed)",
-        "cannot be imported: ImportError: its class Task lacks build",
-    ),
-    (
-        "def draw(self, rng, count)",
-        "def make(self, rng, count)",
-        "Task needs a method draw, data, or stream and held_out",
-    ),
-    (TARGET, '"target": np.zeros(count + 1, int)}', "'target' of draw() has the shape"),
-    (
-        'return {"inputs": inputs, ' + TARGET,
-        "return inputs, inputs.argmax(1)",
-        "draw() must return {name: array}, not a tuple",
-    ),
-    (
-        RETURNED,
-        RETURNED.replace("losses.size", "-losses.size"),
-        "Task.loss() must give the count of its losses, not -1",
-    ),
-    (
-        METRICS,
-        METRICS.replace("right", "primitives.mean(losses)"),
-        "must give metrics as {name: (sum, count)}, not 'accuracy': (Tensor(",
-    ),
-    (METRICS, METRICS.replace("right", "None"), "'accuracy': (None, 1); sum and count"),
-    (BUILT, BUILT.removeprefix("return "), "Task.build() must return a Module, not a"),
-    (
-        "    def references",
-        "    def stream(self, model, seed):\n        seed\n\n    def references",
-        "Task.stream() must return a Stream, not a NoneType",
-    ),
-]
-
-
-GIVEN += [
-    (
-        METRICS,
-        METRICS.replace("}", f", '{name}': (1, 1)}}"),
-        f"() calls a metric '{name}'",
-    )
-    for name in ("test_accuracy", "best_batch_accuracy", "stage", "loss")
-]
-GIVEN += [
-    (MARKS, new, f"Task.references() must {says}")
-    for new, says in [
-        ("guessing", "return a dict, not a NoneType"),
-        ("return {'test_loss': 3}", "give {metric: {label: number}}, not 'test_loss'"),
-        ("return {'test_loss': {'a': None}}", "give {metric: {label: number}}, not"),
-    ]
-]
-GIVEN += [
-    ('"""how many numbers"""', f'"""how many numbers"""\n    {name}: int = 6', says)
-    for name in ("seed", "help", "resume", "help_all")
-    for says in [f"Config's field for {flag_of(name)} needs another name: every task"]
-]
-GIVEN += [
-    ('"quick": (', f"{name!r}: (", f"must be named by words, not by {name!r}")
-    for name in (1, "../x", "--quick", "")
+    ("examples = 200", "200", "0", "Task.test_examples must be at least 1, not 0"),
 ]
 LOADS = "def load_state(self, state):\n        self.stage = state['stage']\n\n"
 GIVEN += [
-    (REFERENCES, f"    {own}\n\n{REFERENCES}", says)
+    (REFERENCES, REFERENCES, f"    {own}\n\n{REFERENCES}", says)
     for own, says in [
+        ("def stream(*_):\n        pass", "must return a Stream, not a NoneType"),
         ("def place(self, step):\n        return {'loss': 3}", "Task.place() calls a"),
         ("def place(self, step):\n        return 3", "must return a dict, not a int"),
         ("def state(self):\n        return {}", "Task must have both state and"),
@@ -257,24 +194,14 @@ GIVEN += [
         ("def pictures(self, model):\n        pass", "must take (self, model, f"),
     ]
 ]
-GIVEN += [
-    (f"def {name}({given})", f"def {name}({takes})", f"must take ({given}), and takes ")
-    for name, given, takes in [
-        ("loss", "self, model, batch, carry", "self, model, batch"),
-        ("draw", "self, rng, count", "self, rng"),
-    ]
-]
-GIVEN += [
-    ("class Task(BaseTask)", "class Task", "defines no class Task(training.Task) with"),
-    ("examples = 200", "examples = 0", "Task.test_examples must be at least 1, not 0"),
-]
 
 
 @pytest.mark.slow
 def test_what_a_task_gives_is_checked(mistaken, refused):
-    for old, new, says in GIVEN:
-        imports = "from dataclasses import dataclass, field\n"
-        mistaken((imports, f"{imports}from pathlib import Path\n"), (old, new))
+    imports = "from dataclasses import dataclass, field\n"
+    for line, part, other, says in GIVEN:
+        new = line.replace(part, other)
+        mistaken((imports, f"{imports}from pathlib import Path\n"), (line, new))
         told = refused(train.main, "larger")
         assert says in told, (says, told)
         assert contents() == {}
