@@ -13,7 +13,6 @@ from tinyrmc.cli.play import Game
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.cores.memn2n import MemN2N, TextMemN2N
 from tinyrmc.corpora.sampling import draw
-from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.errors import check_sizes, is_integer, is_number
 from tinyrmc.training import Epochs, Samples, Trainer
@@ -110,20 +109,6 @@ def test_what_is_no_number_is_none():
                 continue
             with pytest.raises((TypeError, ValueError), match=name.replace("'s", ".*")):
                 call(bad)
-
-
-def test_a_box_world_takes_integers():
-    names = "limit", "levels", "colours", "viewport", "seed", "room", "distractors"
-    for name in names:
-        for bad in None, NAN, True, 1.5, "5":
-            with pytest.raises(ValueError, match=f"{name} must be an integer"):
-                BoxWorld(**{"levels": 2, name: bad})
-
-
-def test_mini_pacman_takes_integers():
-    for bad in None, NAN, True, 1.5:
-        with pytest.raises(ValueError, match="limit must be an integer"):
-            MiniPacman(limit=bad)
 
 
 def test_a_run_is_opened_by_its_path():

@@ -437,38 +437,6 @@ def test_pictures_show_what_the_codes_say():
 
 # --- Mistakes -------------------------------------------------------------------------
 
-IMPOSSIBLE = [
-    (dict(distractors=12), "17 boxes do not fit into a room of 12 x 12"),
-    (dict(room=5, solution_length=2, distractors=0), "2 boxes do not fit into a room"),
-    (dict(room=4), "room must begin at 5 or more, not 4$"),
-    (dict(room=100), "room must be at most 60, not 100"),
-    (dict(solution_length=0), "solution_length must begin at 1 or more"),
-    (dict(solution_length=(3, 1)), r"length is \(least, most\): \(1, 3\), not \(3"),
-    (dict(distractors=(2, 0)), r"distractors is \(least, most\): \(0, 2\), not \(2, 0"),
-    (dict(solution_length=(5, 1)), "not \\(5, 1\\)"),
-    (dict(distractors=-1), "distractors must begin at 0 or more"),
-    (dict(distractor_length=0), "distractor_length must begin at 1 or more"),
-    (dict(colours=5), "colours must be 6 .* to 60, not 5"),
-    (dict(colours=6, distractor_length=2, room=20), "colours must be 7"),
-    (dict(colours=61), "to 60, not 61"),
-    (dict(solution_length=61), "colours must be 62 .* to 60, not 20"),
-    (dict(viewport=15), "viewport must be odd, up to 14, not 15"),
-    (dict(viewport=4), "viewport must be odd, up to 14, not 4"),
-    (dict(view="map"), "view must be 'viewport' or 'whole' or 'remembered', not 'map'"),
-    (dict(levels=0), "levels must be an integer of at least 1, not 0"),
-    (dict(seed=-1), "seed must be an integer of at least 0, not -1"),
-    (dict(room=(5, 6, 7)), r"room must be an integer or two, .* not \(5, 6, 7\)"),
-    (dict(distractors=1.5), "distractors must be an integer or two, .* not 1.5"),
-    (dict(solution_length="3"), "solution_length must be an integer or two"),
-    (dict(limit=0), "limit must be an integer of at least 1, not 0"),
-]
-
-
-def test_impossible_levels_are_refused():
-    for arguments, says in IMPOSSIBLE:
-        with pytest.raises(ValueError, match=says):
-            BoxWorld(**{"levels": 10, **arguments})
-
 
 FINE = np.zeros(3, int)
 NOISE = np.zeros((3, 1), np.float32)
@@ -496,16 +464,6 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing():
         with pytest.raises(WorldError, match=says):
             world.step(state, actions, noise)
         assert all((state[name] == x).all() for name, x in before.items())
-
-
-def test_levels_that_are_not_there_are_refused():
-    for numbers, says in [
-        (np.array([0, 10]), "numbered 0 to 9, and those asked for are from 0 to 10"),
-        (np.array([-1]), "are from -1"),
-        (np.array([0.5]), "by integers, not float64"),
-    ]:
-        with pytest.raises(WorldError, match=says):
-            BoxWorld(levels=10).start_levels(numbers)
 
 
 def test_what_was_seen_and_what_was_asked_for_stays_as_it_was():

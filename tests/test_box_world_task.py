@@ -177,27 +177,6 @@ def test_what_is_remembered_comes_as_a_row_for_each_thing():
         )
 
 
-def test_a_list_needs_an_encoder_that_reads_one():
-    for model in {"encoder": "conv"}, {"encoder": "attention", "sight": "rgb"}:
-        with pytest.raises(ValueError, match="remembered is a list"):
-            changed(SMALL, model=model, world={"view": "remembered"})
-
-
-def test_levels_that_cannot_be_are_refused():
-    for world, says in [
-        ({"promotion_threshold": 0}, "world.promotion_threshold must be in"),
-        ({"solution": (2, 1)}, "world.solution must be the least and the most"),
-        ({"distractors": (3, 1)}, "world.distractors must be the least"),
-        ({"pool": 0}, "world.pool must be an integer of at least 1"),
-        ({"limit": 0}, "world.limit must be an integer of at least 1"),
-        ({"distractors": (0, 20)}, "^world: 22 boxes do not fit"),
-        ({"viewport": 11}, "^world: viewport must be odd, up to"),
-        ({"stages": ((5, 1, 0), (4, 1, 0))}, "^stage 2 of world.stages: room must be"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            task(**world)
-
-
 def test_each_stage_has_time_of_its_own_and_an_easier_one_shorter_solutions():
     stages = (5, 1, 0), (6, 2, 0)
     a_task = task(stages=stages, solution=(2, 3), distractors=(0, 0), room=9)

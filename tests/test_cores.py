@@ -42,7 +42,6 @@ from tinyrmc.cores import (
     describe,
     registry,
 )
-from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import SettingsError, unused
 from tinyrmc.cores.core import Core
 from tinyrmc.errors import UsageError
@@ -409,21 +408,6 @@ def test_what_a_dnc_is_told_arrives():
     assert layers == [(5, 0.5)] * 2
     bank = build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0)
     assert bank.forget_bias == 0.5
-
-
-def test_bad_values_are_named():
-    AgentConfig(core="conv_lstm", total_units=7)  # it has no units in all
-    for values, says in (
-        ({"layers": 0}, "model.layers must be an integer of at least 1, not 0"),
-        ({"mem_slots": 3, "total_units": 100}, r"100 is no multiple of 12, of 3 slots"),
-        ({"core": "dnc", "mem_slots": 3, "total_units": 100}, "multiple of 3, "),
-        ({"core": "entnet_bank", "mem_slots": 3, "total_units": 100}, "multiple of 3"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            CoreConfig(**values)
-    for values in {"word_size": 0}, {"read_heads": 0}, {"clip": -1.0}:
-        with pytest.raises(ValueError, match=f"model.dnc.{next(iter(values))} must be"):
-            DNCConfig(**values)
 
 
 def test_the_command_line_reaches_all_of_it():

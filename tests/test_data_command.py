@@ -10,7 +10,6 @@ from tinyruns import output, python
 from tinyrmc import corpora
 from tinyrmc.cli import data
 from tinyrmc.corpora import CorpusError
-from tinyrmc.errors import UsageError
 
 
 def run(capsys, *words):
@@ -138,15 +137,6 @@ def test_what_is_missing_of_the_stories_is_fetched(tmp_path, monkeypatch, capsys
 def test_what_cannot_be_downloaded_is_refused(tmp_path):
     with pytest.raises(CorpusError, match=r"gigaword is not in .*; the LDC sells it"):
         data.main(["gigaword", "--data-dir", str(tmp_path)])
-
-
-def test_words_that_cannot_be_are_refused():
-    for words, says in {
-        "wikitext2": "no corpus 'wikitext2' .*; did you mean 'wikitext-2'?",
-        "ptb --datadir": "unknown flag '--datadir'; did you mean '--data-dir'?",
-    }.items():
-        with pytest.raises(UsageError, match=says):
-            data.main(words.split())
 
 
 def test_a_file_is_no_folder_of_texts(tmp_path):

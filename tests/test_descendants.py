@@ -7,7 +7,6 @@ steps at once equal the steps; nobody sees the future.
 import math
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 from turns import in_turn
 
@@ -374,25 +373,3 @@ def test_what_learns_to_write_can_replace_what_it_wrote():
     for x in rng.standard_normal((6, 1, 4)):
         answer, state = memory(x, state)
         assert_allclose(answer.data, x @ W_v, 1e-10)
-
-
-def test_what_they_refuse_is_named():
-    for make, says in (
-        (lambda: Transformer(5, 3, seed=0), "head_size must be even, not 3"),
-        (
-            lambda: Transformer(5, 4, positions="sine", seed=0),
-            "positions must be 'rotary' or",
-        ),
-        (lambda: DeltaNet(5, 4, chunk=0, seed=0), "DeltaNet: chunk must be an integer"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            make()
-    for make in (
-        lambda: DeltaNet(5, 4, gated=1, seed=0),
-        lambda: LinearAttention(5, 4, decay="yes", seed=0),
-    ):
-        with pytest.raises(TypeError, match="must be True or False"):
-            make()
-    core = DeltaNet(5, 4, layers=2, seed=0)
-    with pytest.raises(ValueError, match="expects a state of 2 layers, got 1; see ini"):
-        core(np.zeros((3, 5), np.float32), core.initial_state(3)[:1])

@@ -191,14 +191,6 @@ def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
             assert "loaded" in answer
 
 
-def test_an_unknown_task_brings_the_nearest_name_and_all_names():
-    known = r"\(tasks: .*nth_farthest.*\)"
-    with pytest.raises(UnknownTask, match=rf"{known}; did you mean 'nth_farthest'\?"):
-        load_task("nth_fartest")
-    with pytest.raises(UnknownTask, match=rf"unknown task 'zzz' {known}$"):
-        load_task("zzz")
-
-
 # --- Tasks by their files -------------------------------------------------------------
 
 

@@ -249,22 +249,3 @@ def test_the_trace_is_what_was_computed(xp):
     assert seen["read_modes"].shape == (B, 2, 5)
     for name in "allocation_gates", "write_gates", "free_gates":
         assert seen[name].shape == (B, 2)
-
-
-@in_turn(
-    "change, says",
-    [
-        (
-            {"controller": "gru"},
-            "controller must be 'lstm' or 'feedforward', not 'gru'",
-        ),
-        ({"strength": "plus"}, "strength must be 'softplus' or .*, not 'plus'"),
-        ({"clip": 0}, r"clip must be a number in \(0, inf\], not 0"),
-        ({"clip": "wide"}, "clip must be a number in .*, not 'wide'"),
-    ],
-)
-def test_other_bad_arguments_are_named(change, says):
-    with pytest.raises(ValueError, match=f"^DNC: {says}$"):
-        DNC(3, 4, 3, 4, **change, seed=0)
-    with pytest.raises(TypeError, match=r"dtype must be floating point .*not int64"):
-        DNC(3, 4, 3, 4, dtype=np.int64, seed=0)

@@ -180,20 +180,6 @@ def test_a_mask_that_forbids_nothing_changes_no_bit(xp):
     )
 
 
-@in_turn(
-    "mask, kind, says",
-    [
-        (np.eye(4), TypeError, "the mask is float64, not bool"),
-        (np.arange(4) < 0, ValueError, "the mask leaves a row nothing to attend to"),
-        (np.eye(4, 5, dtype=bool), ValueError, "attention.*a mask is bool and"),
-        (np.ones((3, 2, 4, 4), bool), ValueError, "attention.*a mask is bool and"),
-    ],
-)
-def test_a_mask_of_another_kind_is_refused(mask, kind, says):
-    with pytest.raises(kind, match=f"(?s){says}"):
-        fused.attention(np.ones((2, 4, 16)), mask, num_heads=2, key_size=3)
-
-
 @given(
     batch=sizes,
     slots=sizes,

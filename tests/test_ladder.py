@@ -77,15 +77,3 @@ def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
         )
         stages = [line["stage"] for line in whole.metrics() if "stage" in line]
         assert stages == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
-
-
-def test_impossible_shares_are_refused():
-    for values, says in [
-        ({"stage_shares": (0.5,)}, "a share for each of data.stages, which has 0, not"),
-        ({**SHARES, "stage_shares": (0.5,)}, "data.stages, which has 2, not 1"),
-        ({**SHARES, "stage_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
-        ({**SHARES, "stage_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
-        ({**SHARES, "stage_shares": (0.5, float("nan"))}, "must be .*nan"),
-    ]:
-        with pytest.raises(ValueError, match=rf"data\.stage_shares .*{says}"):
-            nth_farthest.DataConfig(**values)

@@ -425,21 +425,3 @@ def test_unknown_words_can_be_left_out():
     assert "<unk>" not in likeliest and len(likeliest) == 12
     known = task_of()  # a text without any
     assert written(known, built(known), unk=False) == written(known, built(known))
-
-
-# --- Bad input ------------------------------------------------------------------------
-
-
-def test_settings_that_make_no_sense_are_named():
-    for settings, told in [
-        (lambda: lm.DataConfig(window=0), "data.window"),
-        (lambda: lm.DataConfig(vocabulary_size=1), "data.vocabulary_size .* 2, not 1"),
-        (lambda: lm.DataConfig(lanes=0), "data.lanes"),
-        (lambda: lm.DataConfig(context=-1), "data.context"),
-        (lambda: lm.ModelConfig(embedding_size=0), "model.embedding_size"),
-        (lambda: lm.ModelConfig(dropout_between=1.0), "model.dropout_between"),
-        (lambda: lm.PlateauConfig(factor=1.5), "plateau.factor"),
-        (lambda: lm.PlateauConfig(patience=0), "plateau.patience"),
-    ]:
-        with pytest.raises(ValueError, match=told):
-            settings()

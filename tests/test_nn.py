@@ -65,8 +65,6 @@ def test_sizes_and_dtypes_are_checked():
         ):
             with pytest.raises(ValueError, match="an integer of at least 1, not"):
                 make()
-    with pytest.raises(ValueError, match=r"std must be a number in .*, not 'x'"):
-        nn.Embedding(4, 4, std="x", seed=0)
     assert nn.check_dtype("Thing", "float32") == np.float32
     assert nn.check_dtype("Thing", complex) == np.complex128
     for bad in int, bool, np.uint8, np.float16, None:
@@ -132,8 +130,6 @@ def test_rms_norm_is_its_formula(xp):
     if xp is np:
         assert gradcheck(layer, x, residual) < 1e-12
     assert nn.RMSNorm(5).to(xp)(xp.ones((2, 5), np.float32)).dtype == np.float32
-    with pytest.raises(ValueError, match="RMSNorm: epsilon must be"):
-        nn.RMSNorm(5, epsilon=0.0)
 
 
 def attended(layer, x, others, may):
@@ -199,8 +195,6 @@ def test_multi_head_attention_is_attention_row_by_row(xp):
         if xp is np:
             assert gradcheck(layer, x) < 1e-10
             assert gradcheck(lambda a, b, f=layer: f(a, b), x, context) < 1e-10
-    with pytest.raises(ValueError, match="size 5 is no multiple of num_heads 2"):
-        nn.MultiHeadAttention(5, 2, seed=0)
     with pytest.raises(ValueError, match="causal is for rows of one text"):
         causal(x, context)
 

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tinytasks import assert_same_arrays, changed, observed
@@ -301,19 +300,6 @@ def test_the_metrics_are_what_they_say():
     np.testing.assert_allclose(loss.data, total, rtol=1e-5)
     assert metrics["accuracy"] == (right, 50)
     assert metrics["accuracy_without_self"] == (others, 50 - batch["is_self"].sum())
-
-
-def test_impossible_ladders_are_refused():
-    for values, says in [
-        ({"objects": 1}, r"data\.objects must be .* at least 2, not 1"),
-        ({"dimensions": 0}, r"data\.dimensions.*not 0"),
-        ({"stages": ((5, 1),)}, r"data\.stages holds 5 x 1, outside 2 x 1 to 4 x 4"),
-        ({"stages": ((3, 1), (3, 0))}, r"data\.stages holds 3 x 0"),
-        ({"promotion_threshold": 1.0}, r"data\.promotion_threshold.*not 1\.0"),
-        ({"replay_fraction": -0.1}, r"data\.replay_fraction.*-0\.1"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            nth_farthest.DataConfig(**values)
 
 
 def test_the_network_is_the_paper_s():

@@ -286,16 +286,3 @@ def test_a_smaller_window_is_the_middle_of_the_paper_s():
         noise = rng.random((64, large.noise), np.float32)
         large.step(state, rng.integers(5, size=64), noise)
     assert ghosts > 100
-
-
-# --- Bad input ------------------------------------------------------------------------
-
-
-def test_what_there_is_not_is_refused():
-    for arguments, message in [
-        ({"view": "map"}, "view must be 'viewport' or 'whole', not 'map'"),
-        ({"limit": 0}, "limit must be an integer of at least 1, not 0"),
-        ({"viewport": 7}, "viewport must be 1 or 3 or 5, not 7"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            MiniPacman(**arguments)

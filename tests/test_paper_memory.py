@@ -4,7 +4,6 @@ And its interface, layout and errors.
 """
 
 import numpy as np
-import pytest
 from oracles import unrolled
 from test_memory import GOOD, INPUT, B, T, randomised
 from turns import in_turn
@@ -105,9 +104,3 @@ def test_paper_trace(xp):
     np.testing.assert_allclose(
         to_host(h.data), to_host(seen["output_gate"] * xp.tanh(m.data)), rtol=1e-12
     )
-
-
-@in_turn("value", ["zeros", None, 1])
-def test_unknown_initial_memories_are_named(value):
-    with pytest.raises(ValueError, match="initial_memory must be 'random' or"):
-        PaperRelationalMemory(**GOOD, initial_memory=value, seed=0)

@@ -16,7 +16,6 @@ from tinyrmc.environments import box_player
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import Outcome
-from tinyrmc.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -164,17 +163,3 @@ def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
         process.send_signal(signal.SIGTERM)
         read_until(screen, LEAVES)
         assert process.wait(60) == 128 + signal.SIGTERM
-
-
-def test_what_cannot_be_played_is_refused():
-    for words, says in {
-        "chess": "invalid choice: 'chess'",
-        "": "the following arguments are required: WORLD",
-        "box_world --view map": "invalid choice: 'map'",
-        "box_world --seed -1": "--seed must be at least 0, not -1",
-        "box_world": "play needs a terminal",
-        "mini_pacman --script": "play needs a terminal",
-        "box_world --script --agent x": "--script and --agent both play",
-    }.items():
-        with pytest.raises(UsageError, match=says):
-            play.main(words.split())

@@ -303,24 +303,3 @@ def test_accuracy_is_taken_apart_by_place_and_by_operation(monkeypatch):
         assert right == pytest.approx(1 if name == "add" else nines)
         wholes = np.mean([set(t) == {"9"} for t in of])
         assert whole == pytest.approx(1 if name == "add" else wholes)
-
-
-# --- Refusals -------------------------------------------------------------------------
-
-
-def test_impossible_data_is_refused():
-    for values, says in [
-        ({"length": 19}, r"data\.length must be in \[1, 18\], not 19"),
-        ({"kind": "program", "nesting": 11, "style": "lte"}, r"data\.nesting must be"),
-        ({"kind": "copy", "nesting": 2}, r"data\.kind copy is one"),
-        ({"kind": "double", "operations": ("add",)}, r"data\.kind double is one"),
-        (
-            {"kind": "program", "operations": ("add", "divide")},
-            r"data\.operations holds 'divide'; style release has add, subtract",
-        ),
-        ({"patience": 1}, r"data\.patience must be an integer of at least 2"),
-        ({"threshold": 0.0}, r"data\.threshold must be in \(0, inf\), not 0\.0"),
-        ({"length": 1, "curriculum": "naive"}, r"data\.curriculum naive has no level"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            DataConfig(**values)

@@ -4,12 +4,11 @@ rows and heads, and the setting. test_memory.py has the released core without it
 
 import numpy as np
 import oracles
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from test_memory import INPUT, B, randomised
 from turns import in_turn
 
-from tinyrmc import PaperRelationalMemory, RelationalMemory, config, gradcheck
+from tinyrmc import PaperRelationalMemory, config, gradcheck
 from tinyrmc.cores import CoreConfig, build_core
 
 T = 5
@@ -116,10 +115,3 @@ def test_runs_from_before_the_setting_can_be_read():
     del written["qkv_norm"]
     read = config.from_json(CoreConfig, written)
     assert read == CoreConfig("rmc_paper") and read.qkv_norm == "usual"
-
-
-def test_another_word_is_refused():
-    with pytest.raises(ValueError, match=r"model\.qkv_norm must be one of usual, la"):
-        CoreConfig(qkv_norm="batch")
-    with pytest.raises(TypeError, match="qkv_norm must be True or False"):
-        RelationalMemory(5, 3, 4, 2, qkv_norm="layer", seed=0)

@@ -64,19 +64,6 @@ def test_training_batches_have_fewer_pairs_and_held_out_ones_all():
     assert task.draw(np.random.default_rng(0), 3)["inputs"].shape == (3, 8, 17)
 
 
-def test_bad_settings_are_named():
-    for values, says in (
-        ({"questions": 5}, "data.questions must be at most data.pairs, 4, not 5"),
-        ({"least_pairs": 5}, "data.least_pairs must be at most data.pairs, 4, not 5"),
-        ({"keys": 3}, "data.keys must be at least data.pairs, 4, not 3: those of a s"),
-        ({"values": 3, "rewrites": True}, "data.values must be at least data.pairs"),
-        ({"pairs": 0}, "data.pairs must be an integer of at least 1"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            recall.DataConfig(**values)
-    recall.DataConfig(keys=2, rewrites=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("core", ["delta", "transformer"])
 def test_a_memory_learns_it(core, make_trainer):

@@ -121,23 +121,6 @@ def test_noise_is_another_in_each_step_and_leaves_the_examples_alone():
     assert len(np.unique(rows, axis=0)) == 600 and not x.any()
 
 
-def test_what_cannot_be_is_refused():
-    for make, says in [
-        (lambda: numbered(5, 6), "5 examples do not fill a batch of 6; take a smaller"),
-        (lambda: numbered(5, 0), "batch_size must be an integer of at least 1, not 0"),
-        (lambda: numbered(0, 1, last="fill"), "0 examples do not fill a batch of 1"),
-        (lambda: numbered(5, 2, last="keep"), "last must be 'drop' or 'fill', not"),
-        (
-            lambda: Epochs({"x": np.zeros(3), "y": np.zeros(4)}, 2),
-            "every array needs one row an example: {'x': 3, 'y': 4}",
-        ),
-        (lambda: Epochs({}, 2), "every array needs one row an example: {}"),
-        (lambda: Epochs(10, 2), r"with a number of examples \(10\) give `take` too"),
-    ]:
-        with pytest.raises(ValueError, match=f"^Epochs: .*{says}"):
-            make()
-
-
 # --- Samples --------------------------------------------------------------------------
 
 

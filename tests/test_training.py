@@ -5,7 +5,6 @@ a tolerance is given.
 """
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from tinyrmc.training import Epochs, MetricAccumulator, TrainConfig
 from tinyrmc.training import trainer as trainer_module
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK
 
 
@@ -301,9 +299,6 @@ def test_a_task_sees_the_held_out_metrics_in_its_lines(make_trainer, new_run):
     assert list(written[1])[-3:] == ["stage", "test_loss", "test_accuracy"]
 
 
-# --- A worker that fails --------------------------------------------------------------
-
-
 # --- A task with defaults only --------------------------------------------------------
 
 
@@ -318,59 +313,11 @@ def test_a_task_that_gives_only_what_it_must_learns(make_trainer, new_run):
     assert not any(hasattr(task, name) for name in ("pictures", "generate", "analyses"))
 
 
-# --- Configurations, and what is refused ----------------------------------------------
-
-
-POSITIVE = (
-    "steps batch_size learning_rate micro_batch_size log_every evaluate_every "
-    "nonfinite_limit clip_norm epsilon"
-).split()
-NAN, INF = float("nan"), float("inf")
-REFUSED = [
-    ({"learning_rate": NAN}, "learning_rate must be in [1.2e-38, 3.4e+38], not nan"),
-    ({"clip_norm": NAN}, "clip_norm must be in [1.2e-38, 3.4e+38], not nan"),
-    ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be in [0, inf], not -1.0"),
-    ({"warmup_steps": -1}, "warmup_steps must be in [0, inf], not -1"),
-    ({"cosine_fraction": 1.5}, "cosine_fraction must be in [0, 1], not 1.5"),
-    ({"momentum": 1.0}, "momentum must be in [0, 1), not 1.0"),
-    ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),
-    ({"epsilon": 1e-50}, "epsilon must be in [1.2e-38, 3.4e+38], not 1e-50"),
-    ({"optimizer": "adagrad"}, "optimizer must be one of adam, adamw, sgd, rmsprop"),
-    ({"momentum": 0.9}, "momentum is a setting of sgd, and train.optimizer is adam"),
-    ({"optimizer": "sgd", "epsilon": 0.1}, "epsilon is a setting of adam and adamw"),
-    ({"weight_decay": 0.1}, "weight_decay is a setting of adamw, and train.optimizer"),
-    ({"log_every": 7}, "evaluate_every (500) must be a multiple of train.log_every"),
-]
-
-
-def test_what_must_be_positive_is():
-    for name in POSITIVE:
-        for value in [0, -3]:
-            with pytest.raises(ValueError, match=rf"^train\.{name} must be"):
-                TrainConfig(**{name: value})
-
-
-def test_impossible_values_are_refused_by_name():
-    for values, says in REFUSED:
-        with pytest.raises(ValueError, match=f"^train.{re.escape(says)}"):
-            TrainConfig(**values)
-
-
 def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu, config = object(), TrainConfig(batch_size=1600)
     assert (config.micro_batch(np), config.micro_batch(gpu)) == (256, 1600)
     config = TrainConfig(micro_batch_size=50)
     assert (config.micro_batch(np), config.micro_batch(gpu)) == (50, 50)
-
-
-def test_numbers_of_workers_that_cannot_be_are_refused():
-    for asked, says in [
-        ({"workers": 0}, "workers=0: give a number from 1 to "),
-        ({"workers": 10**6}, "workers=1000000: give a number from 1 to "),
-        ({"workers": 2, "device": "cuda"}, "workers=2: a GPU is fed by one worker"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            Trainer(Larger(Config()), **asked)
 
 
 # --- A batch that is masked, and rates that cannot be ---------------------------------
@@ -423,7 +370,7 @@ def test_where_sums_are_the_aim_a_batch_may_be_masked(make_trainer):
 
 def test_a_rate_that_cannot_be_is_told_with_its_step(make_trainer):
     """Also one that a schedule gives in the middle of a run."""
-    for rate in [-1, None, NAN, INF]:
+    for rate in [-1, None, np.nan, np.inf]:
         task = Larger(Config())
         task.learning_rate = lambda step: 0.1 if step < 2 else rate
         trainer = make_trainer(task)
