@@ -69,7 +69,8 @@ def network(model: Any) -> dict[str, Any] | None:
     `core` is a `RelationalMemory` that reads vectors and has norms, its `head` an MLP,
     and both are as they were written, and so are their layers.
     """
-    core, head = getattr(model, "core", None), getattr(model, "head", None)
+    core: Any = getattr(model, "core", None)
+    head: Any = getattr(model, "head", None)
     if not (is_a(core, RelationalMemory) and core.is_known() and is_a(head, MLP)):
         return None
     first = identity_memory(core.mem_slots, core.mem_size, core.dtype)
