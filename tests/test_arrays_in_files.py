@@ -235,6 +235,21 @@ def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
     assert "new.npz has format version 2, this tinyrmc reads 1; upgrade tinyrmc" in text
 
 
+def signed(members):
+    """A file of these members, with a digest that fits."""
+    members = {name: x for name, x in members.items() if name != "sha256"}
+    digest = npz._digest({name: [content] for name, content in members.items()})
+    return zip_of(members | {"sha256": digest.encode()})
+
+
+def test_an_unknown_key_in_the_header_says_upgrade():
+    members = members_of(packed(ARRAYS, STATE))
+    header = json.loads(members["tinyrmc.json"]) | {"units": "half"}
+    members["tinyrmc.json"] = json.dumps(header).encode()
+    says = "x.npz has a key 'units' that is unknown here; upgrade tinyrmc"
+    assert error_of(unpack, signed(members), "x.npz", "") == says
+
+
 def test_a_forged_file_runs_no_code(tmp_path):
     """Pickled objects under a correct digest: what a malicious stranger would send."""
 
@@ -248,9 +263,7 @@ def test_a_forged_file_runs_no_code(tmp_path):
         "tinyrmc.json": members_of(packed({}, {}))["tinyrmc.json"],
         "trap.npy": buffer.getvalue(),
     }
-    digest = npz._digest({name: [content] for name, content in members.items()})
-    members["sha256"] = digest.encode()
-    assert "not one of tinyrmc's" in error_of(unpack, zip_of(members), "x.npz", "")
+    assert "not one of tinyrmc's" in error_of(unpack, signed(members), "x.npz", "")
     assert not (tmp_path / "sprung").exists()
 
 

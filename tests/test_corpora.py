@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import gzip
 import hashlib
+import json
 import lzma
 import os
 import re
@@ -406,7 +407,7 @@ def test_other_settings_and_other_files_are_read_anew(ptb, caches):
     assert decoded(corpora.load("ptb", ptb), "test") == ["the", "dog", "<eos>"]
 
 
-WAYS = ["cut", "gone", "empty", "edited", "nested", "a pipe"]
+WAYS = ["cut", "gone", "empty", "edited", "nested", "a pipe", "another key"]
 
 
 def spoil(file, how):
@@ -417,6 +418,9 @@ def spoil(file, how):
         edited = bytes([data[0] ^ 1, *data[1:]])
     contents = {"cut": data[:8], "empty": b"", "nested": b"[" * 100_000}
     file.write_bytes({**contents, "edited": edited}.get(how, b""))
+    if how == "another key" and file.name == "corpus.json":
+        value = json.loads(data)["value"] | {"units": "bytes"}
+        cache._put(file, value)
     if how in ("gone", "a pipe"):  # for which one would wait
         file.unlink()
     if how == "a pipe" and hasattr(os, "mkfifo"):

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import csv
+import hashlib
 import json
 import linecache
 import os
@@ -587,6 +588,10 @@ def test_a_file_of_progress_shows_whether_it_was_changed(tmp_path, monkeypatch, 
         proof.read(changed)
     with pytest.raises(proof.Refused, match="signature is missing"):
         proof.read(file.read_text(), b"k" * 32)
+    told = {k: x for k, x in found.items() if k != "digest"} | {"points": 3}
+    told["digest"] = hashlib.sha256(proof._told(told)).hexdigest()
+    with pytest.raises(proof.Refused, match="it has a key 'points' that is unknown"):
+        proof.read(json.dumps(told))
     signed = json.dumps(proof.signed(found, b"k" * 32))
     assert proof.read(signed, b"k" * 32)["solved"] == found["solved"]
     (tmp_path / "mine.json").write_text("mine")

@@ -3,9 +3,11 @@
 Or it is refused, by the name of the field that does not fit.
 """
 
+import copy
 import dataclasses
 import itertools
 import json
+import re
 import shutil
 
 import numpy as np
@@ -14,13 +16,13 @@ from tinyruns import fresh_directory
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import load
-from tinyrmc.cli import train
+from tinyrmc.cli import evaluate, train
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import DNCConfig, registry
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.run import Run
+from tinyrmc.training.run import Run, save_arrays
 from tinyrmc.training.trainer import Trainer
 
 babi = load_task("babi")
@@ -169,3 +171,39 @@ def test_load_gives_the_trained_network():
                 np.testing.assert_array_equal(
                     load(path)(inputs).data, trainer.model(inputs).data
                 )
+
+
+UNKNOWN = {
+    "state": lambda arrays, state: state.update(new=1),
+    "run": lambda arrays, state: state["run"].update(new=1),
+    "config": lambda arrays, state: state["run"]["config"]["train"].update(new=1),
+    "places": lambda arrays, state: state["run"].update(places={"new": None}),
+    "task": lambda arrays, state: state["task"].update(new={"a": 1}),
+    "array": lambda arrays, state: arrays.update({"new/x": np.ones(1)}),
+    "parameter": lambda arrays, state: arrays.update({"parameters/new": np.ones(1)}),
+    "constant": lambda arrays, state: arrays.update({"constants/new": np.ones(1)}),
+}
+# of what a network is not made of
+RESUMED = {
+    "stream": lambda arrays, state: state["stream"].update(new=1),
+    "optimizer": lambda arrays, state: arrays.update({"optimizer/new": np.ones(1)}),
+    "carry": lambda arrays, state: arrays.update({"carry/new": np.ones(1)}),
+}
+
+
+def test_a_key_that_is_unknown_is_refused(half, refused):
+    """Nobody knows what it changes."""
+    whole = half.load()
+    for place, change in (UNKNOWN | RESUMED).items():
+        arrays, state = copy.deepcopy(whole)
+        change(arrays, state)
+        save_arrays("new.npz", arrays, state)
+        if place in UNKNOWN:
+            with pytest.raises(RunError, match=r"\bnew\b"):
+                load("new.npz")
+        half.save(arrays, state)
+        assert re.search(r"\bnew\b", refused(train.main, "--resume", "half")), place
+    (half.path / "config.json").write_text(json.dumps(half.config | {"new": 1}))
+    for main, *words in [train.main, "--resume"], [evaluate.main]:
+        says = "config.json has a key 'new' that is unknown here; upgrade tinyrmc"
+        assert says in refused(main, *words, "half")

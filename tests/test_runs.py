@@ -206,18 +206,18 @@ print(step, partial)
 
 
 def test_create_writes_and_open_reads_back(tmp_path):
-    config = {"model": {"mem_slots": 4, "rungs": ((3, 2), (4, 4))}, "rate": 1e-3}
+    config = {"config": {"mem_slots": 4, "rungs": ((3, 2), (4, 4))}, "seed": 3}
     run = Run.create(tmp_path / "deep" / "runs", "task-quick", config, {"numpy": "2"})
     assert run.path == tmp_path / "deep" / "runs" / "task-quick-1"
     assert run.config == {
-        "model": {"mem_slots": 4, "rungs": [[3, 2], [4, 4]]},
-        "rate": 1e-3,
+        "config": {"mem_slots": 4, "rungs": [[3, 2], [4, 4]]},
+        "seed": 3,
     }
     assert run == Run.open(str(run.path))
     text = (run.path / "config.json").read_text()
     assert text.endswith("}\n")
-    assert text.index("model") < text.index("rate")
-    assert '\n  "model"' in text
+    assert text.index("config") < text.index("seed")
+    assert '\n  "config"' in text
 
 
 def test_numbers_follow_the_largest_taken(tmp_path):

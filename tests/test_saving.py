@@ -314,6 +314,9 @@ def test_a_file_that_is_not_as_it_was_written_loads_nothing(tmp_path):
         ("forget_bias", "much"),
     ]:
         cases.append(forged(lambda m, _: m["settings"].update({key: value})))
+    cases.append(forged(lambda m, _: m.update(new=1)))
+    cases.append(forged(lambda m, _: m["settings"].update(hidden_size={"new": 3})))
+    cases.append(forged(lambda _, kept: kept.update({"new/x": np.ones(1)})))
     for name in "LSTMs", "Encoding", "namespace", None, ["LSTM"]:
         cases.append(forged(lambda m, _: m.update({"class": name})))
     cases += [forged(lambda m, _: m.clear()), forged(lambda m, _: m.pop("settings"))]
@@ -322,6 +325,9 @@ def test_a_file_that_is_not_as_it_was_written_loads_nothing(tmp_path):
         with pytest.raises(RunError) as error:
             tinyrmc.load(bad)
         assert "\n" not in str(error.value) and "bad.npz" in str(error.value)
+    save_arrays(bad, arrays, meta | {"new": 1})
+    with pytest.raises(RunError, match=r"bad.npz has a key 'new' that is unknown here"):
+        tinyrmc.load(bad)
     assert zipfile.is_zipfile(path)
     assert "pickle" not in path.read_bytes().decode("latin1")
 

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ConfigError, RunError, inside, nearest
+from .errors import ConfigError, RunError, inside, nearest, unknown
 
 # Metadata of a field that came after runs had been written. Their files lack it and get
 # its default, which must therefore say how things were before.
@@ -386,13 +386,13 @@ def stored_path(path: str | Path) -> str:
 
 
 def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
-    """The configuration with those of its places that `to_json` kept."""
+    """The configuration with those of its places that `to_json` kept. ConfigError for a
+    place that it has not.
+    """
     known = type(config).__dataclass_fields__
-    changes = {
-        name: path and Path(os.path.expanduser(path))
-        for name, path in places.items()
-        if name in known
-    }
+    if says := unknown(places, known):
+        raise ConfigError(f"the run's places: it {says}")
+    changes = {k: x and Path(os.path.expanduser(x)) for k, x in places.items()}
     return dataclasses.replace(config, **changes)
 
 
@@ -469,7 +469,7 @@ def first_difference(saved: dict, asked: dict) -> str | None:
 
     Tuples equal lists, 1 equals 1.0, NaN equals NaN.
     """
-    ours, theirs = (dict(_leaves(json.loads(json_text(x)))) for x in (saved, asked))
+    ours, theirs = (dict(leaves_of(json.loads(json_text(x)))) for x in (saved, asked))
     for name in ours | theirs:
         one, other = (values.get(name, "no such field") for values in (ours, theirs))
         if one != other and json_text(one) != json_text(other):  # NaN is not NaN
@@ -477,10 +477,11 @@ def first_difference(saved: dict, asked: dict) -> str | None:
     return None
 
 
-def _leaves(values: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves_of(values: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(path of keys, value) of what is no dict in nested dicts."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from leaves_of(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
 

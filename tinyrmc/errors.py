@@ -80,6 +80,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {own_part[close[0]]!r}?" if close else ""
 
 
+def unknown(found: Iterable[str], known: Iterable[str]) -> str:
+    """What is wrong with the keys of a file of ours, in words; "" if all are known. One
+    that is not might change what the others mean.
+    """
+    for name in found:
+        if name not in known:
+            return f"has a key {name!r} that is unknown here; upgrade tinyrmc"
+    return ""
+
+
 # --- Checks of arguments --------------------------------------------------------------
 
 

@@ -104,6 +104,8 @@ def read(folder: Path, name: str) -> Corpus | None:
             if zlib.crc32(ids.data) != about["sums"][part]:
                 return None
             texts[part] = ids.view(np.ndarray)  # for all who ask its type
+        if len(about) != 4 or len(about["sums"]) != len(PARTS):  # of another version
+            return None
         words = Vocabulary(about["words"], np.array(about["counts"], np.int64))
         return Corpus(name, texts, words, tuple(about["notes"]), folder)
     except NOT_WHOLE:
@@ -137,7 +139,9 @@ def _put(path: Path, value: Any) -> None:
 def _get(path: Path) -> Any:
     """The value that `_put` wrote there; raises one of NOT_WHOLE if it is not whole."""
     whole = json.loads(_regular(path).read_text(encoding="utf-8"))
-    if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
+    if len(whole) > 2 or whole["checksum"] != zlib.crc32(
+        json.dumps(whole["value"]).encode()
+    ):
         raise ValueError(f"{path} is not whole")
     return whole["value"]
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import UserError, unwritable, why
+from ..errors import UserError, unknown, unwritable, why
 from ..training.run import replace
 from . import record
 
@@ -88,6 +88,9 @@ def read(text: str, key: bytes | None = None) -> dict[str, Any]:
     if key is not None and not _equal(found.get("signature"), _signature(found, key)):
         has = "is of another key" if "signature" in found else "is missing"
         raise Refused(f"its signature {has}")
+    known = {*made("", (), {}), "signature"}
+    if says := unknown(found, known):
+        raise Refused(f"it {says}")
     solved, answers = found.get("solved"), found.get("answers")
     if not isinstance(solved, list) or not isinstance(answers, dict):
         raise Refused("it is no file of progress of this version")

@@ -68,7 +68,8 @@ def read() -> set[str]:
     place = file()
     try:
         found = json.loads(place.read_text(encoding="utf-8")) if place else []
-        return {each for each in found if isinstance(each, str)}
+        listed = found if isinstance(found, list) else []
+        return {each for each in listed if isinstance(each, str)}
     except (OSError, ValueError, TypeError):
         return set()
 

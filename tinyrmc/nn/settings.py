@@ -20,6 +20,11 @@ from ..autograd.engine import Parameter
 from ..config import from_json, to_json
 from ..errors import RunError
 
+# the keys of what `described` tells of a value
+FORMS: list[set[str]] = [{"same"}, {"tuple"}, {"dict"}, {"operation"}]
+FORMS += [{"parameter", "dtype", "number"}, {"class", "settings", "number"}]
+FORMS += [{"class", "fields"}]
+
 
 class Config:
     """`module.config`: its settings by name. A class may have another `config`."""
@@ -151,6 +156,10 @@ def rebuilt(told: Any, classes: Mapping[str, Any], made: dict | None = None) -> 
         return [rebuilt(each, classes, made) for each in told]
     if not isinstance(told, dict):
         return told
+    if not any(told.keys() <= form for form in FORMS):
+        raise ValueError(
+            f"{', '.join(map(repr, told))} is unknown here; upgrade tinyrmc"
+        )
     if "same" in told:
         return made[told["same"]]
     if "tuple" in told:

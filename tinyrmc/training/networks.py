@@ -22,7 +22,7 @@ from .. import cores, nn
 from ..autograd.engine import Parameter, Tensor
 from ..backend.stored import matching
 from ..config import stored_path
-from ..errors import RunError, UsageError
+from ..errors import RunError, UsageError, unknown
 from ..nn import Constant, Module
 from ..nn.layers import made_as, tie, ties, walk
 from ..nn.settings import classes_in, described, rebuilt, settings_of
@@ -33,8 +33,10 @@ from .run import (
     load_arrays,
     load_checkpoint,
     relocated,
+    require_arrays,
     require_run,
     save_arrays,
+    take_back,
     task_from_dict,
     under,
 )
@@ -72,9 +74,14 @@ def read_network(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise RunError(f"{error}, or a name: {', '.join(shipped())}") from error
             raise
-        if isinstance(state, dict) and "module" in state:
+        whole = isinstance(state, dict) and "module" in state
+        if whole and (says := unknown(state, MODULE)):
+            raise RunError(f"{path} {says}")
+        if not whole:
+            require_run(state, path)
+        require_arrays(arrays, path)
+        if whole:
             return arrays, state
-        require_run(state, path)
     state["run"] = relocated(state["run"], data_dir)
     return arrays, state
 
@@ -90,7 +97,7 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
     with fitting():
         if "task" in state:
-            task.load_state(state["task"])
+            take_back(task, state["task"])
         load_network(model, arrays)
     return model
 
@@ -138,6 +145,8 @@ def set_constants(constants: dict[str, Constant], found: dict[str, np.ndarray]) 
 
 
 # --- A module by itself ---------------------------------------------------------------
+
+MODULE = "module", "parts", "ties", "tasks", "cores", "core_files"
 
 
 def load_model(

@@ -19,9 +19,10 @@ checkpoint remains: the newest or the one before it. A run has one writer at a t
 
 *Nothing wrong is read.* A file of arrays has a checksum. A checkpoint also answers for
 config.json and for the lines of metrics so far. Nothing answers for lines after the
-newest checkpoint, which only a run that was killed keeps. Nothing is ever pickled or
-unpickled, so a stranger's checkpoint brings no code. It may name a task file that lies
-on your disk already, and nothing else.
+newest checkpoint, which only a run that was killed keeps. A key that is unknown here is
+refused, but for those of environment.json, which is for people, and of metrics, which
+are the task's. Nothing is ever pickled or unpickled, so a stranger's checkpoint brings
+no code. It may name a task file that lies on your disk already, and nothing else.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ from numpy.lib import format as npy
 from ..config import (
     from_json,
     json_text,
+    leaves_of,
     overflows,
     require_same,
     shown,
     stored_path,
     with_places,
 )
-from ..errors import ConfigError, RunError, UsageError, counted, why
+from ..errors import ConfigError, RunError, UsageError, counted, unknown, why
 from .discovery import load_cores_of, load_task_of
 from .task import Task
 
@@ -326,6 +328,8 @@ def unpack(
             f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
             "upgrade tinyrmc"
         )
+    if says := unknown(header, ("format", "version", "meta")):
+        raise RunError(f"{path} {says}")
     if meta_alone:
         return {}, meta
     digest = members.pop(DIGEST, b"")
@@ -362,6 +366,7 @@ CONFIG = {
     "seed": Count,
     "config": dict,
     "places": dict,
+    "task_crc": int,  # of a task's file of one's own
     "core_files": list[str],  # of cores of one's own
     "init": str,  # whose weights it began with
     "extended": list[Count],  # the numbers of steps that it was asked for before
@@ -370,6 +375,12 @@ CONFIG = {
     "words": list[str],
     "workers": Count | None,
 }
+# the state in a checkpoint, and in part in a file of weights
+STATE = (
+    *("run", "step", "seconds", "workers", "ranks", "window", "skipped", "stream"),
+    *("task", "best", "lines", "metrics", "steady"),
+)
+ARRAYS = "parameters", "constants", "optimizer", "carry"  # what their names begin with
 ENVIRONMENT = {
     **dict.fromkeys(("command", "date", "processor", "gpu"), str),
     **dict.fromkeys(("python", "numpy", "blas", "device"), str),
@@ -434,6 +445,8 @@ class Run:
         """Open an existing run directory. Raises RunError when `path` is not one."""
         path = Path(path)
         config = _read_object(path / "config.json", CONFIG)
+        if says := unknown(config, CONFIG):
+            raise RunError(f"{path / 'config.json'} {says}")
         around = _read_object(path / "environment.json", ENVIRONMENT)
         return cls(path, config, around)
 
@@ -729,7 +742,7 @@ def is_over(run: Run, task: Task, step: int) -> bool:
         return False
     own = task_from_dict(run.config)  # `task` may serve other runs, or earlier lines
     with fitting():
-        own.load_state(state["task"])
+        take_back(own, state["task"])
         _, stale = state.get("best", (None, 0))
         return own.finished(step) or out_of_patience(own, stale)
 
@@ -759,6 +772,7 @@ def load_checkpoint(run: Run) -> tuple[dict, dict]:
     """(arrays, state) of a run's newest checkpoint; RunError unless it is its own."""
     arrays, state = run.load()
     _require_own(run, state)
+    require_arrays(arrays, run.checkpoint)
     return arrays, state
 
 
@@ -838,6 +852,24 @@ def require_run(state: Any, path: str | Path) -> None:
         )
     if wrong := misfit(state, {"run": dict, "step": Count}, needed=["step"]):
         raise RunError(f"{path} is not of a training run: {wrong}; give another")
+    if says := unknown(state, STATE) or unknown(state["run"], CONFIG):
+        raise RunError(f"{path} {says}")
+
+
+def require_arrays(arrays: Mapping[str, Any], path: str | Path) -> None:
+    """RunError for arrays of which nobody knows what they are for."""
+    if says := unknown((name.partition("/")[0] for name in arrays), ARRAYS):
+        raise RunError(f"{path} {says}")
+
+
+def take_back(owner: Any, state: dict) -> None:
+    """`load_state` of a task or stream. ValueError for a key of which it knows nothing:
+    it is neither in its `state` then, nor taken out of this one.
+    """
+    owner.load_state(state)
+    own = json.loads(json_text(owner.state()))
+    if says := unknown(dict(leaves_of(state)), dict(leaves_of(own))):
+        raise ValueError(f"the state of {type(owner).__name__} {says}")
 
 
 @contextlib.contextmanager

@@ -211,6 +211,8 @@ class Task(Tested, Told):
         return {} if self.text_checksum is None else {"text": self.text_checksum}
 
     def load_state(self, state: dict) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` gave. A key of a file that `state` then does not give
+        is refused; pop what you read from older ones.
+        """
         if self._parts:
             require_same(state.get("text"), self.text_checksum or 0)

@@ -30,7 +30,7 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, kernels, to_host
 from ..backend.cpu import keep_freed_memory
 from ..backend.seeds import check_seed
-from ..errors import RunError
+from ..errors import RunError, unknown
 from ..nn import Module
 from .discovery import TaskError
 from .machine import usable_cores
@@ -46,7 +46,7 @@ from .mistakes import (
 )
 from .networks import drawn_constants, load_network
 from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
-from .run import fitting, out_of_patience, under
+from .run import fitting, out_of_patience, take_back, under
 from .streams import Batch, Stream, move_batch
 from .task import Task
 from .train_config import LARGEST
@@ -527,7 +527,7 @@ class Trainer:
         with fitting("cannot be resumed", "; start a new run"):
             self.close()  # processes must start from the restored state
             # first of all: another text would not fit the parameters either
-            self.task.load_state(state["task"])
+            take_back(self.task, state["task"])
             load_network(self.model, arrays)
             self.optimizer.load_state(under("optimizer/", arrays))
             self.step, self.seconds = state["step"], float(state["seconds"])
@@ -539,11 +539,14 @@ class Trainer:
             self._steps[...] = self.step
             if self._cuda_graph:
                 self._cuda_graph.forget()
-            self.stream.load_state(state["stream"])
+            take_back(self.stream, state["stream"])
 
     def _restore_carry(self, whole: dict) -> None:
         self.carry = Carry(self.shares.pieces, self.step)
-        for name, x in self.task.carried(self.model).items() if whole else ():
+        own = self.task.carried(self.model) if whole else {}
+        if says := unknown(whole, own):
+            raise ValueError(f"what it carries {says}")
+        for name, x in own.items():
             wanted = (self.shares.pieces[-1][1], *x.shape[1:]), x.dtype
             found = whole.get(name)
             if found is None or (found.shape, found.dtype) != wanted:
