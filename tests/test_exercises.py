@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from answers import backward
+from answers import arrays_and_tape, backward
 from answers import nth_farthest as tried
 from answers.learning_memory_and_task import in_plain_floats
 
@@ -19,6 +19,7 @@ from tinyrmc.course.exercises import (
     looking_inside,
     nth_farthest,
     release,
+    tape,
     through_time,
 )
 from tinyrmc.course.exercises.exercise import Exercise, exercise
@@ -140,6 +141,27 @@ def test_a_classic_written_by_somebody_else_is_named_too():
             nth_farthest.rank_by_norm,
             lambda *case: tried.by_norm(*case, first=-1.0),
             "your order begins with the farthest",
+        ),
+        (nth_farthest.rank_by_norm, tried.at_place, "you treat m as a time step"),
+        (tape.backward, arrays_and_tape.walk_turned, "you turn the tape itself over"),
+        (tape.learn, arrays_and_tape.taught_elsewhere, "no gradient reaches them"),
+        (
+            tape.learn,
+            lambda *case: arrays_and_tape.taught(*case, tape=[]),
+            "make a new tape in each step",
+        ),
+        *(
+            (
+                nth_farthest.normed_attention,
+                lambda xp, *case, left=left: tried.by_reshape(*case, **left),
+                said,
+            )
+            for left, said in (
+                ({"out": False}, "heads away where it stands"),
+                ({"apart": False}, "a reshape alone cuts the heads apart"),
+                ({"back": False}, "you reshape the results of the heads"),
+                (dict.fromkeys(("out", "apart", "back"), False), "away and back"),
+            )
         ),
         (release.settles, in_plain_floats, "nothing can be divided by it"),
         (through_time.through_time, backward.given_to_m, "to the memory's gradient"),

@@ -56,6 +56,15 @@ def walk_by_index(self):
             value.grad = value.grad + output.grad * derivative
 
 
+def walk_turned(self):
+    """Right, but afterwards the tape begins at its end."""
+    self.grad = 1.0
+    self.tape.reverse()
+    for output, inputs in self.tape:
+        for value, derivative in inputs:
+            value.grad += derivative * output.grad
+
+
 class GraphValue:
     """Its own inputs instead of a tape, and an order found by searching."""
 
@@ -93,10 +102,10 @@ class GraphValue:
                 each.grad += derivative * value.grad
 
 
-def taught(weights, network, xs, ys, rate, steps, value=t.Value, mean=1):
-    losses = []
+def taught(weights, network, xs, ys, rate, steps, value=t.Value, mean=1, tape=None):
+    losses, one = [], tape
     for _ in range(steps):
-        values = [value(w, tape := []) for w in weights[:1]]
+        values = [value(w, tape := [] if one is None else one) for w in weights[:1]]
         values += [value(w, tape) for w in weights[1:]]
         loss = None
         for x, y in zip(xs, ys, strict=True):
@@ -198,6 +207,22 @@ def taught_on(weights, network, xs, ys, rate, steps):
         tape = []
         for each in values:
             each.tape = tape
+        loss = t.Value(0.0, tape)
+        for x, y in zip(xs, ys, strict=True):
+            error = network(values, t.Value(x, tape)) - t.Value(y, tape)
+            loss = loss + error * error
+        loss.backward()
+        losses.append(loss.data)
+        for each in values:
+            each.data -= rate * each.grad
+    return [each.data for each in values], losses
+
+
+def taught_elsewhere(weights, network, xs, ys, rate, steps):
+    """The weights are on the tape of the first step, the loss on that of each."""
+    values, losses = [t.Value(w, []) for w in weights], []
+    for _ in range(steps):
+        tape = []
         loss = t.Value(0.0, tape)
         for x, y in zip(xs, ys, strict=True):
             error = network(values, t.Value(x, tape)) - t.Value(y, tape)
@@ -340,6 +365,7 @@ WRONG = {
         lambda a, b: a.record(a.data * b.data, [(a, b.data), (b, b.data)]),
         lambda a, b: t.Value(a.data * b.data, a.tape),
         lambda a, b: a.data * b.data,
+        lambda a, b: a.record(a.data * b.data, [(a, b), (b, a)]),
         lambda a, b: a.record(a.data + b.data, [(a, b.data), (b, a.data)]),
     ],
     t.tanh: [
@@ -348,7 +374,7 @@ WRONG = {
         lambda a: a.record(a.data, [(a, 1.0)]),
         lambda a: math.tanh(a.data),
     ],
-    t.backward: [walk_every_path, walk_to_the_end, seeded, lambda self: setattr(self, "grad", 1.0)],
+    t.backward: [walk_every_path, walk_to_the_end, walk_turned, seeded, lambda self: setattr(self, "grad", 1.0)],
     t.my_curve: [
         lambda *c: curve(*c, points=6),
         lambda *c: curve(*c, lines=20),
@@ -366,6 +392,8 @@ WRONG = {
         lambda w, f, x, y, r, n: taught(w, f, x, y, r, n + 1),
         lambda w, f, x, y, r, n: taught(w, f, x, y, 0.01, n),
         taught_on,
+        taught_elsewhere,
+        lambda *c: taught(*c, tape=[]),
     ],
     t.matmul: [
         lambda a, b: a.tape.record(a.data @ b.data, (a, b),

@@ -1,5 +1,6 @@
 """Answers on nth farthest and on looking inside, beyond the lists."""
 
+import functools
 import math
 
 import numpy as np
@@ -30,6 +31,13 @@ def by_norm(x, labels, q, ref, first=np.inf, sign=-1):
     own = np.where(labels == ref[:, None], first, np.sqrt((x * x).sum(-1)))
     order = np.argsort(sign * own, axis=1, kind="stable")
     return np.take_along_axis(labels, order, 1)[np.arange(len(q)), q]
+
+
+def at_place(x, labels, q, ref):
+    """By norm, with the reference at the time step `ref`, which is its label."""
+    own, rows = np.linalg.norm(x, axis=-1), np.arange(len(q))
+    own[rows, ref] = -1
+    return labels[rows, own.argsort(axis=1)[rows, q]]
 
 
 def felt(d, q, ref, e, seed, same=False, noise=lambda d, e, z: d * (1 + e * z)):
@@ -78,6 +86,26 @@ def by_heads(y, H):
     return y.reshape(H, 3, -1).swapaxes(0, 1).ravel()
 
 
+def by_reshape(M, x, W_q, W_k, W_v, gain, offset, out=True, apart=True, back=True):
+    """All heads at once: out of the stack, apart again, and back, with the exchange of
+    rows and heads or without.
+    """
+    B, N, F = M.shape
+    rows, H = np.concatenate([M, x[:, None]], axis=1), len(W_q)
+    kinds = [rows[:, None] @ W for W in (W_q, W_k, W_v)]  # (B, H, N + 1, F / H)
+    kinds = [y.swapaxes(1, 2) if out else y for y in kinds]
+    all_kinds = np.concatenate([y.reshape(B, N + 1, F) for y in kinds], axis=-1)
+    away = all_kinds - all_kinds.mean(axis=-1, keepdims=True)
+    normed = gain * away / np.sqrt(away.var(axis=-1, keepdims=True) + 1e-5) + offset
+    kinds = np.split(normed, 3, axis=-1)
+    if apart:
+        kinds = [y.reshape(B, N + 1, H, F // H).swapaxes(1, 2) for y in kinds]
+    Q, K, V = (y.reshape(B, H, N + 1, F // H) for y in kinds)
+    shares = np.exp(Q[:, :, :N] @ K.swapaxes(-1, -2) / math.sqrt(F // H))
+    found = shares / shares.sum(axis=-1, keepdims=True) @ V
+    return (found.swapaxes(1, 2) if back else found).reshape(M.shape)
+
+
 def beside(rows, controls, wanted, best=max, score=probe, left=lambda c: 1 - c):
     share, control = score(rows, wanted), best([score(x, wanted) for x in controls])
     return share, control, (share - control) / left(control)
@@ -106,6 +134,7 @@ WRONG = {
         lambda *c: one_by_one(*c, own=lambda v: abs(v).max()),
         by_norm,
         lambda *c: by_norm(*c, first=-1.0),
+        at_place,
         lambda x, l, q, ref: l[np.arange(len(q)), np.linalg.norm(x, axis=1).argsort(1)[:, 0]],
         lambda x, l, q, ref: np.take_along_axis(l, q[:, None], 1)[:, 0],
     ],
@@ -122,6 +151,8 @@ WRONG = {
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g[::-1], o),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, np.ones_like(g), o),
+        *(functools.partial(by_reshape, **{one: False}) for one in ("out", "apart", "back")),
+        functools.partial(by_reshape, out=False, apart=False, back=False),
     ],
     k.readable: [
         lambda *c: probe(*c, ridge=1.0),
@@ -175,7 +206,7 @@ RIGHT = {
         lambda *c: felt(*c[:-1], seed=c[-1] + 99),
         lambda *c: felt(*c, noise=lambda d, e, z: d + e * d * -z),
     ],
-    n.normed_attention: [lambda *c: n.normed_attention.function(np, *c)],
+    n.normed_attention: [lambda *c: n.normed_attention.function(np, *c), by_reshape],
     k.readable: [
         probe,
         lambda rows, wanted: probe(2 * rows - 1, wanted),

@@ -14,17 +14,28 @@ from ..backend import Array, namespace, to_host
 
 # --- Tensors and Parameters -----------------------------------------------------------
 
+
+def or_xp(ours: str) -> str:
+    """Our function, and how one calls it where `primitives` goes by the name xp."""
+    as_xp = ours.replace("primitives.", "xp.")
+    return ours if as_xp == ours else f"{ours}, or {as_xp} in a function of xp"
+
+
 UNLIKE_ARRAYS = {
     "__bool__ __int__ __index__": (
         "has no truth value and is no index; read t.item(), which waits for a GPU"
     ),
     "__array__": "does not turn into a NumPy array by itself; write t.data",
-    "__iter__ __len__": "is not a sequence; see primitives.unstack(t), and t.shape[0]",
+    "__iter__ __len__": (
+        "is not a sequence; its length is t.shape[0], and what it is made of gives "
+        f"{or_xp('primitives.unstack(t)')}"
+    ),
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__": (
         "is not compared; compare arrays: t.data == u.data, or `is` for identity"
     ),
     "__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __imatmul__ __ipow__": (
-        "is immutable; write t = t + u, or build a new one by primitives.where"
+        "is immutable; write t = t + u, or make a new one by "
+        f"{or_xp('primitives.where')}"
     ),
 }
 
@@ -68,13 +79,14 @@ def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
     ours = counterpart(name) if place == "numpy" else ""
     name = f"{place.replace('numpy', 'np')}.{name}"
     ours = ours or f"{name}(t.data), which has no gradient"
-    raise TypeError(f"{name} takes no Tensor; write {ours}")
+    raise TypeError(f"{name} takes no Tensor; write {or_xp(ours)}")
 
 
 def no_attribute(tensor: Any, name: str) -> Any:
     """AttributeError for a name that a Tensor does not have, naming ours."""
     ours = counterpart(name)
-    remedy = f"{ours}(t)" if ours else "t.data, which has no gradient"
+    others = "" if name in ("T", "backward") else ", ..."  # a new shape, an axis
+    remedy = or_xp(f"{ours}(t{others})") if ours else "t.data, which has no gradient"
     raise AttributeError(f"a Tensor has no {name!r}; write {remedy}")
 
 

@@ -44,6 +44,10 @@ from .used import used
             x - x.max(axis=-1, keepdims=True) -> np.clip(x, -500, 500)
         you clip x at 700: larger numbers that differ come out alike
             x - x.max(axis=-1, keepdims=True) -> np.clip(x, -700, 700)
+        you cut x off at 500: larger numbers that differ come out alike
+            x - x.max(axis=-1, keepdims=True) -> np.minimum(x, 500)
+        you cut x off at 700: larger numbers that differ come out alike
+            x - x.max(axis=-1, keepdims=True) -> np.minimum(x, 700)
         the sums lose their axis, so that they do not divide rows: keepdims=True keeps
         it
             e.sum(axis=-1, keepdims=True) -> e.sum(axis=-1)
@@ -85,6 +89,10 @@ def attention_weights(Q, K):
     mistakes="""
         you do not divide the scores by the square root of d_k
             / math.sqrt(d_k) ->
+        you divide by d_k; it is its root that equation 1 divides by
+            math.sqrt(d_k) -> d_k
+        you multiply by the root of d_k; equation 1 divides by it
+            / math.sqrt(d_k) -> * math.sqrt(d_k)
         you divide by the root of len(K): that is the number of keys, or of examples;
         d_k is the last axis
             Q.shape[-1] -> len(K)
@@ -146,6 +154,8 @@ def _wanted(rng, N, R, d_k, sharp=1):
     mistakes="""
         you leave out the root: attention will divide by it
             math.sqrt(K.shape[1]) * ->
+        you divide by the root, as attention will once more; undo it: multiply
+            math.sqrt(K.shape[1]) * scores -> scores / math.sqrt(K.shape[1])
         you do not undo the exponential of the softmax
             np.log(shares) -> shares
         you multiply by the keys, which undoes a product with them only where they stand

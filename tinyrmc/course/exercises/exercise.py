@@ -563,9 +563,12 @@ REMEDIES = {
     "matmul: Input operand": AT,
     "could not be broadcast": "axes are compared from the last one on, and must be "
     "equal or 1; keepdims=True or [..., None] keeps an axis of 1",
-    "'int' and 'Value'": "Python's sum begins with the number 0; begin with a Value",
+    "and 'Value'": "make the number a Value, too: begin a sum with Value(0.0, tape); "
+    "Python's own begins with the number 0",
     "does not support ufuncs": "Nodes have methods: m.tanh(), not np.tanh(m)",
     "object has no attribute 'data'": "a Value or a Node should stand there",
+    "'float' object has no attribute 'ndim'": "an array should stand there; of the "
+    "loss itself it is np.ones(loss.data.shape)",
     "support item assignment": "leave what you were given; make a new list",
     "Node object at": "this node has got no gradient: it needs zeros of its shape",
 }

@@ -205,6 +205,13 @@ def _lessons(rng):
             slopes(weights, * -> slopes(weights := start, *
         all arrays share one number, so that a rule with a memory mixes them up
             rule(k, w, g) for -> rule(0, w, g) for
+        you hand the rule the number of the step; it asks for that of the array
+            rule(k, w, g) for -> rule(step, w, g) for
+        you note the loss after each step; asked for is the loss before it
+            losses.append(loss) -> losses.append(slopes(weights, *batch_of(step))[0])
+        the new arrays are not kept: the next step begins with them, and they come out
+        at the end
+            weights = [rule -> _ = [rule
     """,
 )
 def train(weights, slopes, rule, batch_of, steps):

@@ -53,6 +53,13 @@ _KEEPS_M_TO_THE_LAST_DIGIT = _OPEN, -_OPEN, _M, 1e20 * (_M - 1.2), 0.0
         you use f and i as they are, without sigmoid and forget bias
             my.sigmoid(xp, f + forget_bias) -> f
             my.sigmoid(xp, i) -> i
+        no sigmoid makes gates of f + forget_bias and of i
+            my.sigmoid(xp, f + forget_bias) -> (f + forget_bias)
+            my.sigmoid(xp, i) -> i
+        i goes in as it is; its sigmoid is the input gate
+            my.sigmoid(xp, i) -> i
+        f + forget_bias goes in as it is; its sigmoid is the forget gate
+            my.sigmoid(xp, f + forget_bias) -> (f + forget_bias)
         you give the forget bias to both gates
             xp, i) -> xp, i + forget_bias)
         the forget bias stands outside the sigmoid; add it to f
@@ -120,6 +127,15 @@ steps = each(
         you make h from the memory before the update
             m = update_memory -> new = update_memory
             return m, -> return new,
+        o goes into h as it is; its sigmoid is the output gate
+            my.sigmoid(xp, o) -> o
+        your o is made of the new memory; like f and i it sees the h of the step before
+            xp, o) * -> xp, my.gate(xp, x, m, p["W_o"], p["U_o"], p["b_o"])) *
+        your o is made of the tanh of the new memory; like f and i it sees the h of the
+        step before
+            xp, o) * -> xp, my.gate(xp, x, xp.tanh(m), p["W_o"], p["U_o"], p["b_o"])) *
+        f and i go through the sigmoid twice: update_memory takes pre-activations
+            (xp, f, i, m -> (xp, my.sigmoid(xp, f), my.sigmoid(xp, i), m
         you make h without the tanh of equation 8
             xp.tanh(m)  # eqs 8, 9 -> m
         you apply tanh to the candidate: the released code does that, equation 7 does
@@ -132,6 +148,8 @@ steps = each(
         your candidate is what attention proposes; g_psi of that is what equation 7
         takes
             my.g_psi(xp, attended, p["mlp"], p["gain"], p["offset"]) -> attended
+        you add the old memory to what attention proposes; equation 7 adds it
+            my.g_psi(xp, attended, -> my.g_psi(xp, attended + m,
         queries and keys have changed places: W_q makes the queries, W_k the keys
             p["W_q"], p["W_k"] -> p["W_k"], p["W_q"]
         you add the forget bias to o, too
@@ -402,6 +420,8 @@ def _tried(answer, inputs, targets):
     mistakes="""
         you do not clip
             clip(gradients, 1.0) -> gradients
+        you add up the losses of the batch; asked for is their mean
+            primitives.mean(losses) -> primitives.sum(losses)
         `backward` adds to `grad` at each call; tape.gradient begins anew
             tape.gradient(loss, parameters, strict=False)
                 -> tape.backward(loss) or [each.grad for each in parameters]

@@ -43,6 +43,8 @@ _CLOSE = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
             labels[np.argsort(distance)[n]] -> np.argsort(distance)[n]
         you treat m as a time step, not as a label
             x[labels == m] -> x[m]
+        you look m up in labels as if it were a time step; it is a label
+            x[labels == m] -> x[labels[m]]
         your order begins with the farthest
             (distance) -> (-distance)
         you take the norm of the whole array, one number: each row has its own,
@@ -76,6 +78,11 @@ def answer(x, labels, n, m):
             = (2 / k, 1 / (k - 1), math.log(k - 1))
         in the loss you spread a guess over k labels, but m is not among them
             = (2 / k, 1 / (k - 1), (k - 1) / k * math.log(k))
+        you guess among k labels where m is not asked for; m is not among them, so k - 1
+        are left
+            = (2 / k, 1 / k, (k - 1) / k * math.log(k - 1))
+        no guess of yours is ever right; one in k - 1 of them is
+            = (1 / k, 0.0, (k - 1) / k * math.log(k - 1))
     """,
 )
 def self_query_floor(k):
@@ -108,6 +115,10 @@ def _batches(rng, B, k, D, N):
         you give the time step, not the label that came with it
             labels[rows, np.argsort(own, axis=1)[rows, n]]
                 -> np.argsort(own, axis=1)[rows, n]
+        you sort over the questions; the vectors of one question stand in a row, axis=1
+            axis=1)[rows -> axis=0)[rows
+        you treat m as a time step, not as a label
+            labels == m[:, None] -> np.arange(labels.shape[1]) == m[:, None]
         your order begins with the farthest, and so with the largest norm
             argsort(own -> argsort(-own
         after the reference your order begins with the largest norm; n counts from the
@@ -195,6 +206,30 @@ def _heads(rng, B, N, F, H, scale=1):
             for W in kinds for h in range(H) -> for h in range(H) for W in kinds
             part[h][..., :N, :], part[H + h], part[2 * H + h]
                 -> part[3 * h][..., :N, :], part[3 * h + 1], part[3 * h + 2]
+        you reshape the axis of the heads away where it stands, before that of the rows:
+        exchange the two first (xp.swapaxes)
+            [Z @ W[h] for W in kinds for h in range(H)]
+                -> [np.stack([Z @ W[h] for h in range(H)], axis=-3).reshape(Z.shape)
+                for W in kinds]
+        a reshape alone cuts the heads apart; their axis stands behind that of the rows,
+        and must be exchanged with it (xp.swapaxes)
+            [normed[..., j * K : (j + 1) * K] for j in range(3 * H)]
+                -> [x.reshape(-1, H, N + 1, K)[:, h] for x in np.split(normed, 3, -1)
+                for h in range(H)]
+        you reshape the results of the heads while their axis stands before that of the
+        rows: exchange the two first (xp.swapaxes)
+            return xp.concatenate(heads, axis=-1)
+                -> return np.stack(heads, axis=-3).reshape(M.shape)
+        you reshape the axis of the heads away and back, and never exchange it with that
+        of the rows (xp.swapaxes)
+            [Z @ W[h] for W in kinds for h in range(H)]
+                -> [np.stack([Z @ W[h] for h in range(H)], axis=-3).reshape(Z.shape)
+                for W in kinds]
+            [normed[..., j * K : (j + 1) * K] for j in range(3 * H)]
+                -> [x.reshape(-1, H, N + 1, K)[:, h] for x in np.split(normed, 3, -1)
+                for h in range(H)]
+            return xp.concatenate(heads, axis=-1)
+                -> return np.stack(heads, axis=-3).reshape(M.shape)
         there is no norm: this is equation 2
             equations.layer_norm(xp, qkv, gain, offset) -> qkv
         queries, keys and values each have a norm of their own; one norm runs over all

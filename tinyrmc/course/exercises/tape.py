@@ -55,6 +55,11 @@ def _slopes(a, b):
             d * d) -> c * c)
         you leave out the slope of tanh
             by_d * (1 - d * d) -> by_d
+        in e = d a each factor has the other for its slope: dL/dd is dL/de times a
+            by_e * a -> by_e * d
+        in e = d a each factor has the other for its slope: by way of e, a gets dL/de
+        times d
+            by_e * d + -> by_e * a +
     """,
     exact=_slopes,
 )
@@ -110,10 +115,13 @@ def _alone(method, *numbers):
         raise Wrong(f"the result is {kind(output)}, expected a Value")
     if not tape:
         raise Wrong("it leaves no entry on the tape: is it made by self.record?")
+    slopes = [slope for _, inputs in tape for _, slope in inputs]
+    if any(isinstance(slope, Value) for slope in slopes):
+        raise Wrong("a local derivative is a Value; a number stands there: value.data")
     _walk_back(output, tape)
     names = dict(zip(("self", "other"), values, strict=False))
-    slopes = {name: value.grad for name, value in names.items()}
-    return {"data": output.data, "derivatives": slopes}
+    gradients = {name: value.grad for name, value in names.items()}
+    return {"data": output.data, "derivatives": gradients}
 
 
 def _walk_back(loss, tape):
@@ -142,6 +150,9 @@ def _pairs(rng):
             (self, other.data), (other, self.data) -> (self, 1.0), (other, 1.0)
         the entry names one of the two factors alone
             , (other, self.data)] -> ]
+        each factor stands beside the other Value; beside it stands the other's number,
+        its data
+            (self, other.data), (other, self.data) -> (self, other), (other, self)
     """,
 )
 def times(self, other):
@@ -196,8 +207,11 @@ def _backward(method, program, numbers):
     tape = []
     values = [Value(number, tape) for number in numbers]
     loss = program(*values)
+    before = [*tape]
     if method(loss) is not None:
         raise Wrong("it returns something; backward leaves what it finds in each grad")
+    if [*map(id, tape)] != [*map(id, before)]:
+        raise Wrong("it changes the tape, which a second walk needs as it was")
     return _results(
         [*inspect.signature(program).parameters], loss, [value.grad for value in values]
     )
@@ -259,6 +273,12 @@ def _number_programs(rng):
         you begin at the last value on the tape; begin at the one that backward is
         called on
             self.grad = 1.0 -> self.tape[-1][0].grad = 1.0
+        you turn the tape itself over; reversed(self.tape) goes through it from the end
+        and leaves it as it is
+            reversed(self.tape) -> self.tape.reverse() or self.tape
+        you take the entries off the tape; reversed(self.tape) goes through it from the
+        end and leaves it as it is
+            reversed(self.tape) -> [self.tape.pop() for _ in self.tape[:]]
     """,
     lines=3000,
 )
@@ -284,9 +304,15 @@ complete(Value, __mul__=times, tanh=tanh, backward=backward)
 
 
 def straight(weights, x):
-    """A line: slope and height."""
+    """A line: slope and height. It sees whether the tape of a step is a new one."""
     slope, height = weights
-    return slope * x + height
+    guess = slope * x + height
+    if len(x.tape) > 500:
+        raise Wrong(
+            "it goes on writing on the tape of earlier steps, so each walk back is "
+            "longer than the one before: make a new tape in each step"
+        )
+    return guess
 
 
 def two_waves(weights, x):
@@ -304,6 +330,7 @@ def _lessons(rng):
         (numbers(2), straight, numbers(4), numbers(4), 0.02, 5),
         (numbers(6), two_waves, numbers(4), numbers(4), 0.05, 8),
         (numbers(2), straight, numbers(1), numbers(1), 0.0, 3),
+        (numbers(2), straight, numbers(5), numbers(5), 0.01, 40),  # one tape is long
     ]
 
 
@@ -332,6 +359,10 @@ def _a_step_a_point(weights, network, xs, ys, rate, steps):
         each step begins with the first weights again
             losses = [] -> losses, start = [], weights
             for w in weights -> for w in start
+        all steps write on one tape, so each walk back is longer than the one before:
+        make a new tape in each step
+            tape = [] -> pass
+            losses = [] -> losses, tape = [], []
         your loss is that of the last point alone
             loss = loss + -> loss =
         your loss is the mean of the squared errors; here it is their sum
@@ -342,6 +373,9 @@ def _a_step_a_point(weights, network, xs, ys, rate, steps):
         you note the loss after each step; here it is the loss before
             = (learn(weights, network, xs, ys, rate, steps)[0], learn(weights, network,
                 xs, ys, rate, steps + 1)[1][1:])
+        your weights stay as they were: either the new ones are not kept, or the Values
+        that you made are not on the tape of this step, so that no gradient reaches them
+            rate * v.grad -> 0 * v.grad
         the gradients of earlier steps are still there: each step needs new Values, or
         grad = 0
             losses = [] -> losses, kept = [], [0.0] * len(weights)
@@ -776,6 +810,8 @@ def matmul(self, other):
             (g * (x > 0),) -> g * (x > 0)
         you pass on the slope without g
             g * (x > 0) -> 1.0 * (x > 0) + 0 * g
+        you cut g off at 0; where x is below 0, g does not count, whatever its sign
+            g * (x > 0) -> np.maximum(g, 0)
         you multiply by x, not by its slope
             g * (x > 0) -> g * np.maximum(x, 0)
     """,
@@ -805,6 +841,8 @@ def relu(self):
             1 / x.size -> 1.0
         the gradient is a single number; it should have the shape of x
             np.full(x.shape, 1 / x.size) -> 1 / x.size
+        your vjp gives each entry its share, and leaves out g
+            g * share -> share
         you take the mean over the first axis alone; it is that of all entries
             x.mean() -> x.mean(axis=0)
         you divide by the number of rows; every entry counts
@@ -863,6 +901,9 @@ def _gradient(method, program, arrays):
             gradients.get(node, 0) + g
                 -> np.add(gradients[node], g, gradients[node]) if node in gradients
                 else g
+        the loss's own gradient is the number 1; it is an array of the loss's shape,
+        np.ones(loss.data.shape)
+            np.ones(loss.data.shape) -> 1.0
         nothing arrives anywhere: the loss's own gradient is 1, and you walk from the
         end of the entries
             reversed(self.entries) -> self.entries
