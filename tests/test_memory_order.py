@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 import tinyrmc
 from tinyrmc import Parameter, Tape, nn, optim, primitives
 from tinyrmc.backend import to_host
+from tinyrmc.training.trainer import _on_host
 
 LAYOUTS = {  # the same values, laid out in another way
     "C": lambda x: x,
@@ -98,6 +99,9 @@ def test_what_else_leaves_is_in_c_order(layout, xp):
     for arrays in module.arrays(), sgd.state(), other.arrays():
         assert all(x.flags.c_contiguous for x in arrays.values())
     assert other.astype(np.float32).weight.data.flags.c_contiguous
+    kept = _on_host(carry={"state": primitives.transpose(value).data, "whole": value})
+    assert all(x.flags.c_contiguous for x in kept.values())
+    np.testing.assert_array_equal(kept["carry/state"].T, to_host(value))
 
 
 def test_a_module_s_own_file_keeps_a_transposed_weight(tmp_path):

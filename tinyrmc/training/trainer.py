@@ -577,9 +577,9 @@ class Trainer:
 
 
 def _on_host(**parts: dict) -> dict[str, np.ndarray]:
-    """Copies of arrays, under the names of their parts."""
+    """Copies of arrays in C order, under the names of their parts."""
     return {
-        f"{part}/{name}": np.array(to_host(x))
+        f"{part}/{name}": np.array(to_host(x), order="C")
         for part, arrays in parts.items()
         for name, x in arrays.items()
     }
