@@ -543,10 +543,9 @@ class Trainer:
 
     def _restore_carry(self, whole: dict) -> None:
         self.carry = Carry(self.shares.pieces, self.step)
-        own = self.task.carried(self.model) if whole else {}
-        if says := unknown(whole, own):
+        if not self.task.carries and (says := unknown(whole, ())):
             raise ValueError(f"what it carries {says}")
-        for name, x in own.items():
+        for name, x in self.task.carried(self.model).items() if whole else ():
             wanted = (self.shares.pieces[-1][1], *x.shape[1:]), x.dtype
             found = whole.get(name)
             if found is None or (found.shape, found.dtype) != wanted:
