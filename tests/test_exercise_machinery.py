@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -834,6 +835,23 @@ def test_an_exercise_may_have_more_seconds_or_fewer_than_others():
 
     short = made(lambda x: x, (1.0,), seconds=0.2)
     assert "not come to an end after 0.2 seconds" in short.judge(idle).text
+
+    def asleep(x):
+        while True:
+            time.sleep(0.05)
+
+    assert "not come to an end after 0.2 seconds" in short.judge(asleep).text
+
+
+def test_what_other_programs_take_is_not_an_answers_time(monkeypatch):
+    def answer(x):
+        for _ in range(1000):
+            x = x + 0
+        return x
+
+    clock = itertools.count(step=0.002)  # some seconds for these lines
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    assert made(lambda x: x, (1.0,), seconds=1.0).judge(answer).state == "right"
 
 
 def test_the_answer_is_not_among_the_inputs_in_any_form():

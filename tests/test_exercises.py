@@ -16,6 +16,7 @@ from answers.learning_memory_and_task import in_plain_floats
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.course import exercises
 from tinyrmc.course.exercises import (
+    going_fast,
     looking_inside,
     nth_farthest,
     release,
@@ -134,6 +135,12 @@ def test_every_mistake_is_rejected_and_named(names):
     assert unnamed == []
 
 
+def bars_by_number(panel, room, passes):
+    panel.bar(range(9), [going_fast.loads(256, room, passes, 2**k) for k in range(9)])
+    panel.set_xticks(range(9), 2 ** np.arange(9))
+    panel.set(xlabel="blocks in a piece", ylabel="loads")
+
+
 def test_a_classic_written_by_somebody_else_is_named_too():
     for ex, answer, said in [
         (nth_farthest.rank_by_norm, tried.by_norm, "after the reference your order"),
@@ -175,6 +182,11 @@ def test_a_classic_written_by_somebody_else_is_named_too():
             looking_inside.readable,
             lambda *case: tried.probe(*case, score=tried.correlated_columns),
             "each column's correlation",
+        ),
+        (
+            going_fast.cost_of_pieces,
+            bars_by_number,
+            "the row of places, along the axis below, is 0 at [0], expected 1",
         ),
     ]:
         assert said in ex.judge(answer).text.replace("\n", " "), ex.name

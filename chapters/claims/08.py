@@ -75,6 +75,10 @@ def longer():
         and n["last loss without norms"].high < 0.5
         and n["size after 1"].high < n["size after 6"].low
         and n["size after 6"].high < n["size after 12"].low
+        and 1.2 < n["first loss with norms"].low
+        and n["first loss with norms"].high < 0.5 * n["first loss without norms"].low
+        and max(abs(x - np.log(3)) for x in n["first loss without both"]) < 0.01
+        and n["last size without both"].high < 0.05
     )
 )
 def without_norms():
@@ -82,19 +86,33 @@ def without_norms():
     size is {size after 1:.1f} after the first, {size after 6:.1f} after the sixth and
     {size after 12:.1f} after the twelfth. The first loss shows it:
     {first loss without norms:.2f}, where a guess costs 1.10. It learns all the same
-    here, at a rate of 3/1000, to {last loss without norms:.2f}.
+    here, at a rate of 3/1000, to {last loss without norms:.2f}. With norms the first
+    loss is {first loss with norms:.2f}.
+
+    Without both it is {first loss without both:.2f}: the signal fades from block to
+    block
+
+    kept our first loss nearer to a guess, {first loss with norms.mean:.2f} and not
+    {first loss without norms.mean:.2f}.
     """
     found = {"first loss without norms": [], "last loss without norms": []}
     found |= {f"size after {k}": [] for k in (1, 6, 12)}
+    found |= {"first loss with norms": [], "first loss without both": []}
+    found["last size without both"] = []
     for seed in SEEDS:
         weights = chapter.fresh(seed)
-        z = chapter.draw(0)[0] @ weights[0]
+        z = alone = chapter.draw(0)[0] @ weights[0]
         for k in range(1, chapter.BLOCKS + 1):
             W1, W2 = weights[4 * k - 3 : 4 * k - 1]
             z = z + np.maximum(z @ W1, 0) @ W2
+            alone = np.maximum(alone @ W1, 0) @ W2
             if k in (1, 6, 12):
                 found[f"size after {k}"].append(np.sqrt(np.mean(z * z)))
         losses = chapter.losses_of(residual=True, normed=False, seed=seed)
         found["first loss without norms"].append(losses[0])
         found["last loss without norms"].append(np.mean(losses[-20:]))
+        found["last size without both"].append(np.sqrt(np.mean(alone * alone)))
+        for name, both in (("with norms", True), ("without both", False)):
+            (first,) = chapter.losses_of(both, both, seed=seed, steps=1)
+            found[f"first loss {name}"].append(first)
     return found

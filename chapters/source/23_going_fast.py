@@ -326,7 +326,9 @@ print("the same outputs:", np.allclose(step_by_step().data, unrolled().data, ato
 # This saves no arithmetic, but calls. Backward gains in the same way: in the loop a
 # weight gets $T$ gradients, which must be added up.
 #
-# **Exercise 3.** Find the gradient of a weight over all steps, in one product.
+# **Exercise 3.** Find the gradient of a weight over all steps, in one product of two
+# matrices: without a loop over time, and without a stack of $T$ products that are added
+# up afterwards. (The check counts lines and bytes.)
 
 
 # %%
@@ -374,7 +376,9 @@ def loads(blocks, room, passes, piece):
 # 32, or 64?
 #
 # **Exercise 4.** Find out with `loads`, and draw it: the loads of a block against the
-# blocks in a piece, for pieces of 1, 2, 4, 8 and so on up to 256 blocks.
+# blocks in a piece, for pieces of 1, 2, 4, 8 and so on up to 256 blocks. The axis below
+# has the number of blocks, which may be on a logarithmic scale. (The check looks at
+# places and heights; what follows from them, you say.)
 
 
 # %%
@@ -396,11 +400,12 @@ right.set(xlabel="blocks in a piece", ylabel="calls of an operation")
 plt.show()
 
 # %% [markdown]
-# On the left the loads rise at once from one to six, where a piece no longer fits. On
-# the right stands what small pieces cost in calls. So in this toy a piece should be as
-# large as still fits. Training cuts a batch in the same way: each piece of examples
-# goes through the whole network, forward and backward, before the next. The largest
-# arrays of a step, and what the tape holds:
+# So with 16 or 32 blocks in a piece each is loaded once, and with 64 six times, once
+# for each operation. On the left the loads rise at once, where a piece no longer fits.
+# On the right stands what small pieces cost in calls: half as many with every doubling.
+# So in this toy a piece should be as large as still fits. Training cuts a batch in the
+# same way: each piece of examples goes through the whole network, forward and backward,
+# before the next. The largest arrays of a step, and what the tape holds:
 
 # %%
 for row in timed:

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 27. Worlds and a memory: keys, locks and V-trace
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 140 minutes, in three sittings,
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 145 minutes, in three sittings,
 # with three minutes of computing. You need chapters 21 (learning from reward) and 22
 # ($n$ steps, GAE and PPO). In this chapter $\pi$ is the policy that learns, $\mu$ the
 # one that acted, $\delta$ a surprise, and $c$ a ratio that is cut off at 1.
@@ -99,7 +99,8 @@ plt.show()
 # **Exercise 1.** How many steps is it at least from each state? Write down the equation
 # that the distances satisfy; it is Bellman's again, with a minimum in the place of the
 # mean. Then solve it: set all distances at once by that equation, again and again. (A
-# queue of states to look at finds them, too.)
+# search from each state, or backwards from the goal, finds them, too. The check may
+# wait ten seconds for one case; the largest has 120 states.)
 
 
 # %%
@@ -152,6 +153,7 @@ print(f"several shortest actions in {np.mean(shortest.sum(axis=1) > 1):.0%} of t
 #
 # **Exercise 2.** Choose the rule on some moments, and say in what share of others it
 # takes a shortest action. Where a view is new to it, it takes any action by chance.
+# Draw nothing there: count the probability that such an action is a shortest one.
 
 
 # %%
@@ -660,7 +662,8 @@ of_another = ex.of_another.yours(of_another)
 # - `one other's, as it was`: in each step the memory that one other level had then,
 #   when the same agent played it undisturbed. That is a real memory, but the agent's
 #   own last steps are never in it.
-# - `fresh every n steps`, which leaves the agent its last steps, up to $n$ of them.
+# - `fresh every n steps`: a memory that begins anew after every $n$ steps, so that it
+#   holds the last $n$ steps at most, with the present one.
 # - `mean of its slots`: all four slots get their mean.
 #
 # **Write down first:** which of them cost it levels, and what would each tell you? If
@@ -718,8 +721,8 @@ for name, change in changes_of(played["RMC"][2]).items():
 # level's, it costs nothing that three seeds show: the agent soon writes over it.
 # (Levels that are over by step 8 stand in this row as they were; in the run above 83.5
 # % were not.) Nor can these seeds tell what a fresh one every ten steps costs: the
-# first agent gains a level in a hundred, the second loses one, the third three. Fresh
-# every second step costs a quarter of the levels.
+# first agent gains a level in a hundred, the second loses one, the third three. A fresh
+# one every two steps costs 25 levels in a hundred.
 #
 # What they use are their own last steps. Where these are missing, in the memory that
 # one other level had and in the one into which all write in turn, they lose about a

@@ -393,6 +393,7 @@ RIGHT = {
     h.weight_gradient: [
         lambda x, gr: np.einsum("tbi,tbo->io", x, gr),
         lambda x, gr: np.tensordot(x, gr, axes=([0, 1], [0, 1])),
+        lambda x, gr: np.vstack(x).T @ np.vstack(gr),
     ],
 }  # fmt: skip
 

@@ -302,7 +302,7 @@ WRONG = {
     a.clip: [
         lambda gs, c: [g * min(1, c / size(gs, 1)) for g in gs],
         lambda gs, c: [g * min(1, c / max(size(gs), 1e-6)) / len(gs) for g in gs],
-        lambda gs, c: [g * min(1, c / (size(gs) + 1e-12)) + 1e-7 for g in gs],
+        lambda gs, c: [g * min(1, c / (size(gs) + 1e-12)) + 1e-5 for g in gs],
         lambda gs, c: [g / max(size(gs), c) for g in gs],
     ],
     m.update_memory: [
@@ -430,6 +430,8 @@ RIGHT = {
     a.clip: [
         lambda gs, c: [g * np.minimum(c / (size(gs) + 1e-6), 1) for g in gs],
         lambda gs, c: gs if size(gs) <= c else [g * (c / size(gs)) for g in gs],
+        lambda gs, c: gs if size(gs) <= c else [g * c / (size(gs) + 1e-6) for g in gs],
+        lambda gs, c: [g * np.minimum(c / (size(gs) + 1e-8), 1) for g in gs],
         lambda gs, c: tuple(g / max(1, size(gs) / c) for g in gs),
     ],
     m.update_memory: [update, lambda f, i, o, c, b: sig(i) * c + o * sig(b + f)],

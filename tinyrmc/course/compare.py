@@ -54,8 +54,9 @@ def compare(
             found = found if demand.form else tuple(numbers(found))
         if demand.form and isinstance(expected, tuple) > isinstance(found, tuple):
             raise Wrong(f"{where} should be a tuple, not {kind(found)}")
+        names = () if isinstance(expected, dict) else demand.parts
         for key in _keys(found, expected, where):
-            part = demand.parts[key] if demand.parts else f"{where}[{key!r}]"
+            part = names[key] if names else f"{where}[{key!r}]"
             compare(found[key], expected[key], replace(demand, parts=()), part)
     else:
         _compare_arrays(found, numbers(expected), demand, where)

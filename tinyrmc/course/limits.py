@@ -46,10 +46,12 @@ def at_most(lines: int | None, memory: int | None, seconds: float | None = None)
     A tracer sees each line of the learner's own code on this thread, so it works
     wherever Python does, in a browser as well. A walk along every path of a graph takes
     some lines for each path, and is stopped long before its end. Bytes are the most in
-    use at one time, beyond what was in use before. None is no limit.
+    use at one time, beyond what was in use before. None is no limit. Seconds are the
+    processor's, for a right answer may wait while other programs run; one that sleeps
+    is stopped after ten times as many.
     """
     seconds = seconds or SECONDS
-    end, left = time.monotonic() + seconds, lines or np.inf
+    began, busy, left = time.monotonic(), time.process_time(), lines or np.inf
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal left
@@ -59,7 +61,9 @@ def at_most(lines: int | None, memory: int | None, seconds: float | None = None)
         left -= event == "line"
         if left < 0:
             why = f"has run {lines} lines, and does the same work again and again"
-        elif time.monotonic() > end:
+        elif (waited := time.monotonic() - began) > seconds and (
+            time.process_time() - busy > seconds or waited > 10 * seconds
+        ):
             why = f"has not come to an end after {seconds:g} seconds"
         else:
             return trace

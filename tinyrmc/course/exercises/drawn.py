@@ -19,6 +19,7 @@ from ..panels import check_names, new_panel
 from .used import Used, used
 
 Function = Callable[..., Any]
+PARTS = "the row of places, along the axis below,", "the row of heights"
 
 
 def drawn(**words: Any) -> Callable[[Function], Used]:
@@ -31,7 +32,7 @@ def drawn(**words: Any) -> Callable[[Function], Used]:
         first, *others = inspect.signature(function).parameters.values()
         signature = inspect.Signature([first.replace(name="answer"), *others])
         vars(run)["__signature__"] = signature
-        return used(run, **words)(function)
+        return used(run, parts=PARTS, **words)(function)
 
     return enter
 

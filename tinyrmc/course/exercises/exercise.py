@@ -127,8 +127,6 @@ class Exercise:
     """gives the right result in another way than the solution, and is the judge"""
     found: str = ""
     """what every right answer comes to, where answers differ: see `Used`"""
-    likewise: Function | None = None
-    """is right as well, where the task can be read in two ways"""
     words: Sequence[str] | None = None
     """an answer is one line that names nothing but these and its arguments"""
     large: Make | None = None
@@ -264,8 +262,6 @@ class Exercise:
             except Missing:
                 return UNWRITTEN
             except Wrong as problem:
-                if self._other_reading(tried, cases):
-                    break
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
                 explain = explain and not isinstance(problem, (TooLong, Spoilt))
                 why = self.explain(tried, case, cases) if explain else ""
@@ -280,21 +276,6 @@ class Exercise:
             return Verdict("wrong", why)
         judge = " with the complex step" if self.exact else ""
         return Verdict("right", self.found or f"{len(cases)} cases agree{judge}")
-
-    def _other_reading(self, answer: Function, cases: list[Case]) -> bool:
-        """Whether an answer gives in every case what `likewise` gives."""
-        if self.likewise is None:
-            return False
-        other = self.called(self.likewise)
-        return all(
-            _alike(
-                self._outcome(answer, case),
-                self._outcome(other, case),
-                self.demand,
-                by_words=False,
-            )
-            for case in cases
-        )
 
     def slow(self, answer: Function) -> str:
         """The cost of a right answer at the size of a training step, in words; "" where

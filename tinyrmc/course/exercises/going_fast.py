@@ -124,7 +124,7 @@ _product_step = by_complex_step(lambda x, W: x @ W, "W")
     ],
     large=lambda rng: [normal(rng, (2000, 1, 3), (2000, 1, 2))],
     unlooped="over time",
-    memory=300_000,
+    memory=400_000,
     hints=[
         "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its "
         "gradients add up.",

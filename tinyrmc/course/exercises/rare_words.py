@@ -316,6 +316,8 @@ def _vocabularies(rng):
         of equally frequent pairs you take the one that was counted first
             best = min(pair for pair in counts if counts[pair] == most)
                 -> best = counts.most_common(1)[0][0]
+        you count a pair once in a word where it stands twice, as `a a` does in `aaa`
+            in itertools.pairwise(symbols): -> in {*itertools.pairwise(symbols)}:
         the words stay as they are: join the pair before you count again
             {_joined(symbols, best): n for symbols, n in cut.items()} -> cut
         you give the joined pieces; the pairs are asked for

@@ -110,7 +110,7 @@ def stub(*_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def locked(exercise: Any) -> Any:
     """Within, the solution has lost its code, and no call reaches it."""
-    ways = [getattr(exercise, name, None) for name in ("function", "exact", "likewise")]
+    ways = [getattr(exercise, name, None) for name in ("function", "exact")]
     parts = [
         part
         for each in ways

@@ -17,7 +17,8 @@ def _graphs(rng, S, A, goals=1, often=0):
 
 _CORRIDOR = np.array([[0, 1], [0, 2], [1, 3], [2, 3]])
 _AWAY = np.array([[1, 1], [1, 1], [0, 2]])  # from 0 and 1 nothing leads to the goal
-_LONG = np.clip(np.arange(300)[:, None] + [-1, 1], 0, 299)
+# Longer than a hundred rounds; so short that a search from each state takes a second.
+_LONG = np.clip(np.arange(120)[:, None] + [-1, 1], 0, 119)
 
 
 def _at_the_end(following):
