@@ -226,9 +226,9 @@ for name, found in rows.items():
 # in 0, 5 and 6 of ten draws from random numbers, and in 3, 4 and 4 of ten from the
 # identity, the core's own first memory. (The picture above has one of these.)
 #
-# Put into the nine equations, residual and norm leave a spread of 0.184 (0.004 to
-# 0.540) after 50 steps from random numbers, in ten draws, where the nine equations
-# leave at most 2e-05. After 200 steps it is 0.017 (0.000 to 0.151). So in fresh
+# Put into the nine equations, residual and norm leave a spread of 0.183 (0.004 to
+# 0.536) after 50 steps from random numbers, in ten draws, where the nine equations
+# leave at most 2e-05. After 200 steps it is 0.017 (0.000 to 0.153). So in fresh
 # networks of either form, slots come together later with them, and in many draws they
 # still do. What that is worth in a training is another question, to which we come.
 #
