@@ -219,7 +219,9 @@ def test_books_of_one_text_count_once_and_are_named(tmp_path):
 
 
 def test_an_edited_copy_is_a_copy_whatever_it_is_called(tmp_path):
-    """Told by its sentences: an old version, a part, a book among others."""
+    """Told by its passages: an old version, a part, a book among others, bare words,
+    a page.
+    """
 
     def told(name, edited=()):
         many = (
@@ -236,7 +238,16 @@ def test_an_edited_copy_is_a_copy_whatever_it_is_called(tmp_path):
         "part.txt": told("98")[:1000],
         "wrapped.txt": told("98", {7}).replace(" ", "\r\n").upper(),
         "all.txt": "".join(map(told, BOOKS)),
+        "bare.txt": re.sub(r"[^\w\n]+", " ", told("98", {9})),
+        "line.txt": told("98", {9}).replace(".", "").replace("\n", " "),
     }
+    lines = told("98", {9}).splitlines()
+    numbered = {"a": "{:4} {}", "b": "{}. {}", "c": "[{:03}]\t{}", "d": "{1}    {0}"}
+    for name, form in numbered.items():
+        rows = (form.format(k, line) for k, line in enumerate(lines, 1))
+        other[f"{name}.txt"] = "\n".join(rows)
+    rows = (f'<p class="a">{x.replace(" ", " <i>", 1)}</i>&nbsp;</p>' for x in lines)
+    other["page.txt"] = "<body>\n" + "\n".join(rows)
     for name, text in other.items():
         folder = tmp_path / name
         write(folder / "gutenberg", own | {name: text})
@@ -286,6 +297,23 @@ def test_copies_of_newswire_count_once_and_are_named(tmp_path):
     corpus = corpora.load("gigaword", tmp_path / "txt")
     assert sum(map(len, corpus.texts.values())) == 400 * 5
     assert "x.txt (as 7.txt)" in corpus.notes[0]
+
+
+def test_a_document_of_newswire_counts_once(tmp_path):
+    """Wherever it comes again: under another name, in other lines."""
+    names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
+    month = [document(n, f"<P>\nIt is {n}, is it?\n</P>\n") for n in names]
+    again = [document(f"A{n}", f"<P>\nIt is\n{n}. Is it?\n</P>\n") for n in names]
+    packed = {
+        "gigaword/a.gz": "".join([*month, *again[:3]]),
+        "gigaword/b.gz": "".join(again + month[:1]),
+    }
+    packed["gigaword/b.gz"] += document("new", "<P>\nSomething else.\n</P>\n")
+    files = {name: gzip.compress(text.encode()) for name, text in packed.items()}
+    corpus = corpora.load("gigaword", write(tmp_path, files))
+    assert sum(map(len, corpus.texts.values())) == 400 * 10 + 4
+    says = "the same text as an earlier one, and left out: 404 documents"
+    assert says in corpus.notes
 
 
 def test_other_archives_in_the_folder_are_no_newswire(tmp_path):

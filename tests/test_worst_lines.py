@@ -13,7 +13,7 @@ import unicodedata
 from tinyrmc.corpora import files, stories
 from tinyrmc.corpora.corpus import CorpusError
 from tinyrmc.corpora.own import tokens_of, unit_of
-from tinyrmc.corpora.words import book, essence, newswire, prose, sentences
+from tinyrmc.corpora.words import book, essence, newswire, prose, shingles
 
 N = 1_000_000
 HEAD = "*** START OF THE PROJECT GUTENBERG EBOOK A ***"
@@ -33,7 +33,7 @@ for line in LINES:
         if "\\u0301" in line and whole is not text:
             continue
         prose(book(whole.encode(), "a")[0])
-    essence(text), sentences(text), unit_of(text)
+    essence(text), shingles(text, N), unit_of(text)
     for unit in "words", "characters":
         tokens_of(text, unit)
     for story in f"1 {text}", f"1 {text}\\n2 a?\\t{text}\\t1":

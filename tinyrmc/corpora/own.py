@@ -15,22 +15,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from . import cache
 from .corpus import EOS, PARTS, UNK, Corpus, CorpusError, Pieces, cut
 from .files import BLOCK, Text, decoded
-from .words import SENTENCES, plain, sentences, words_in
+from .words import FEW, MOST, SHARED, UNSPACED, plain, shingles, words_in
 
 Unit = Literal["words", "spaces", "characters"]
 MINIMUM_COUNT = 2
 SEEN = 1 << 20  # bytes by which `unit_of` judges a file
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*|[^\w\s]|\n")
-# letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese
-_UNSPACED = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff]"
-)
 
 
 def own(
@@ -90,7 +86,7 @@ def unit_of(text: str) -> Unit:
     """
     pieces = text.split()
     letters = sum(map(len, pieces))
-    unspaced = 2 * len(_UNSPACED.findall(text)) > letters
+    unspaced = 2 * len(re.findall(UNSPACED, text)) > letters
     long = letters > len(pieces) * (4 if unspaced else 40)
     return "characters" if long else "words"
 
@@ -116,13 +112,15 @@ def _pieces(
         raise CorpusError(f"{path} has no words in it")
     ends = [_boundary(text, share) for share in (split[0], sum(split))]
     bounds = zip([0, *ends], [*ends, len(text)], strict=True)
-    learnt: set[int] = set()
+    learnt = np.zeros(0)
     for part, (start, end) in zip(PARTS, bounds, strict=True):
-        told = sentences(text[start:end], every=1 + (len(text) >> 26))
+        told = shingles(text[start:end], len(text))
         if part == "train":
             learnt = told
-        elif 2 * len(told & learnt) > len(told) >= SENTENCES:
-            notes.append(f"most sentences of the {part} text stand in the train text")
+        share = np.isin(told, learnt, assume_unique=True).sum() / max(len(told), FEW)
+        if part != "train" and share > SHARED:
+            most = "most sentences" if share > MOST else f"{share:.0%} of the passages"
+            notes.append(f"{most} of the {part} text stand in the train text")
         for piece in _blocks(text[start:end]):
             yield part, tokens_of(piece, unit)
 
