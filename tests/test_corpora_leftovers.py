@@ -300,20 +300,25 @@ def test_copies_of_newswire_count_once_and_are_named(tmp_path):
 
 
 def test_a_document_of_newswire_counts_once(tmp_path):
-    """Wherever it comes again: under another name, in other lines."""
+    """Wherever it comes again: under another name, in other lines. A notice of a few
+    words is no copy.
+    """
     names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
-    month = [document(n, f"<P>\nIt is {n}, is it?\n</P>\n") for n in names]
-    again = [document(f"A{n}", f"<P>\nIt is\n{n}. Is it?\n</P>\n") for n in names]
-    packed = {
-        "gigaword/a.gz": "".join([*month, *again[:3]]),
-        "gigaword/b.gz": "".join(again + month[:1]),
-    }
-    packed["gigaword/b.gz"] += document("new", "<P>\nSomething else.\n</P>\n")
-    files = {name: gzip.compress(text.encode()) for name, text in packed.items()}
-    corpus = corpora.load("gigaword", write(tmp_path, files))
-    assert sum(map(len, corpus.texts.values())) == 400 * 10 + 4
+    told = "And so said they all, late in the day, one after the other, {0}, until it was {0}."
+    month = [document(n, f"<P>\n{told.format(n)}\n</P>\n") for n in names]
+    typed = told.replace(" ", "\n").replace(",", "")
+    again = [document(f"A{n}", f"<P>\n{typed.format(n)}\n</P>\n") for n in names]
+    short = [document(f"B{n}", "<P>\nIt is so.\n</P>\n") for n in names]
+    files = {"gigaword/a.gz": month + again[:3], "gigaword/b.gz": again + month[:1]}
+    corpora_of = {}
+    for name, more in ("with", files), ("alone", {"gigaword/a.gz": month}):
+        more = {"gigaword/c.gz": short} | more
+        packed = {k: gzip.compress("".join(x).encode()) for k, x in more.items()}
+        folder = write(tmp_path / name, packed)
+        corpora_of[name] = corpora.load("gigaword", folder)
+    assert texts(tmp_path / "with", "gigaword") == texts(tmp_path / "alone", "gigaword")
     says = "the same text as an earlier one, and left out: 404 documents"
-    assert says in corpus.notes
+    assert says in corpora_of["with"].notes and not corpora_of["alone"].notes
 
 
 def test_other_archives_in_the_folder_are_no_newswire(tmp_path):

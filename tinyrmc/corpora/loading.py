@@ -23,7 +23,7 @@ from . import cache
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
 from .files import Text, data_files, named_like, original, strings
 from .known import BABI_ARCHIVES, BOOKS, CORPORA, SHORT, WHOLE
-from .words import FEW, MOST, book, essence, newswire, prose, shingles
+from .words import FEW, MOST, SHINGLE, book, essence, newswire, prose, shingles
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 SECONDS = 30  # without a byte, until a server counts as gone
@@ -281,11 +281,12 @@ def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
                 continue
             if text.path.suffix.lower() == ".gz":
                 for story, words in newswire(file.read(), title):
-                    number = int.from_bytes(essence(words)[:8])
-                    if number in seen and number:
-                        again += 1
-                        continue
-                    seen.add(number)
+                    if len(words.split()) >= 2 * SHINGLE:  # no notice of a few words
+                        before = len(seen)
+                        seen.add(int.from_bytes(essence(words)[:8]))
+                        if len(seen) == before:
+                            again += 1
+                            continue
                     yield part_of(story, training=98, validation=1), cut(prose(words))
                 continue
             words, doubt = book(file.read(), title)
