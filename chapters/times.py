@@ -52,7 +52,7 @@ WORDS, LINES = 75, 7.5  # that take a minute
 UNDERSTAND, FIND, TYPE, CHECK = 2.0, 8.0, 1.75, 3.0  # minutes
 CHECKS = 2.0  # that an exercise takes
 EXTRA = re.compile(r"^\*Extra\b", re.MULTILINE)
-STOP = re.compile(r"(?=good place to\sstop)")
+STOP = re.compile(r"(?=good\splace\sto\sstop)")
 # What `course.show` and `cuda` display: a file's name, then its text.
 SHOWN = re.compile(
     r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", re.DOTALL | re.MULTILINE

@@ -48,7 +48,7 @@ def test_extra_sections_and_places_to_stop_divide_a_chapter():
     found = chapter(
         "word " * 750,
         "## One\n\n*Extra: more of it.*\n\n" + "word " * 744,
-        "word " * 75 + "a good place to\nstop " + "word " * 70,
+        "word " * 75 + "a good place\nto stop " + "word " * 70,
         "## Two\n\n" + "word " * 73,
     )
     assert found.core == pytest.approx(11, abs=0.1)

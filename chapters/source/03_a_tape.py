@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 250 minutes (220 on the core
-# road), in five sittings. You need derivatives, and after the first sitting chapter 1
-# (arrays). In this chapter the letters are not the paper's: $a$, $b$, $x$ and $y$ are
+# **No equation of the paper: the chain rule.** About 255 minutes (195 on the core
+# road), in five sittings. You need derivatives, and from the fourth sitting on chapter
+# 1 (arrays). In this chapter the letters are not the paper's: $a$, $b$, $x$ and $y$ are
 # any numbers or arrays.
 #
 # The paper does not say what should travel between the slots: "it is up to the model to
@@ -137,16 +137,19 @@ for output, inputs in tape:
 # %% [markdown]
 # **This is a good place to stop.**
 #
-# **Exercise 3.** The walk back, in three lines. The value that `backward` is called on
+# **Exercise 3.** The walk back, in four lines. The value that `backward` is called on
 # gets the `grad` 1; you walk its tape from the end; and from each entry, every input's
 # `grad` grows by the local derivative times the `grad` of what came out. (One case
-# doubles a number sixteen times: 16 entries, but $2^{16}$ paths. Walk along entries,
-# not along paths.)
+# doubles a number sixteen times, by `a = a + a`. Its tape has 16 entries, but from the
+# last value $2^{16}$ paths lead back to the first. So go through the entries, once
+# each.)
 
 
 # %%
 def backward(self):
-    """Adds to the grad of each Value on the tape. Returns nothing."""
+    """Adds to the grad of each Value on the tape, and leaves the tape as it is.
+    Returns nothing.
+    """
     ...
 
 
@@ -208,9 +211,10 @@ plt.show()
 # a guess: $\sum_k v_k \tanh(w_k x + b_k) + c$, thirteen weights in all. Let it learn
 # the sine from thirteen points.
 #
-# **Exercise 4.** Write the loop. In each step: a new tape, a Value for each weight, the
-# loss (the sum of the squared errors), the walk back, and new weights, each moved
-# against its `grad` by `rate` times as much.
+# **Exercise 4.** Write the loop. In each step: a new tape; on it a Value for each
+# weight, and also for every other number that meets one, such as $x$, $y$ and the 0
+# with which a sum begins; the loss (the sum of the squared errors); the walk back; and
+# new weights, each of them the old one minus `rate` times its `grad`.
 
 
 # %%
@@ -299,8 +303,8 @@ plt.show()
 #
 # A Python object for every number is slow. Let us have one for every *array*. An
 # operation turns an array $x$ into an array $y$, and $g$ is the *gradient* of $y$: an
-# array like $y$, with $g_j = \partial L / \partial y_j$. The chain rule adds up what
-# all $y_j$ say about $x_k$:
+# array of the same shape, with $g_j = \partial L / \partial y_j$. The chain rule adds
+# up what all $y_j$ say about $x_k$:
 #
 # $$\frac{\partial L}{\partial x_k} = \sum_j g_j \, \frac{\partial y_j}{\partial x_k}$$
 #
@@ -310,8 +314,10 @@ plt.show()
 # nearly all of them 0. For an operation that works entry by entry the vjp is what you
 # know already: $g$ times the local derivative. Two things are new.
 #
-# Broadcasting uses one array many times. A bias that is added to every slot is used
-# once per slot, so its gradient is the sum over the slots.
+# Broadcasting uses one array many times. NumPy compares the axes of two arrays from the
+# last one on. Where an array has fewer axes, it gets axes of length 1 in front; and an
+# axis of length 1 is *stretched*: its one entry is used at every place. A bias that is
+# added to every slot is used once per slot, so its gradient is the sum over the slots.
 #
 # **Exercise 6.** You have the gradient of the stretched array. Find the gradient of the
 # original.
@@ -358,6 +364,10 @@ a = np.zeros((5, 3, 4))
 print("a.T:", a.T.shape, "  swapaxes:", np.swapaxes(a, -1, -2).shape)
 
 # %% [markdown]
+# If you want to compare: $a_{ik}$ acts on $y_{ij}$ for every $j$, by $b_{kj}$. So its
+# gradient is $\sum_j g_{ij} b_{kj}$, which is entry $(i, k)$ of $g \, b^\top$. In the
+# same way that of $b$ is $a^\top g$.
+#
 # **This is a good place to stop.**
 #
 # ## Nodes and a tape
@@ -393,6 +403,8 @@ class Node:
         return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
 
 
+Node.relu, Node.mean = ex.relu.function, ex.mean.function  # the course's, for now
+
 # %% [markdown]
 # **Exercise 8.** The matrix product. You have its vjp.
 
@@ -407,7 +419,11 @@ ex.matmul.check(matmul)
 Node.__matmul__ = ex.matmul.yours(matmul)
 
 # %% [markdown]
-# And `relu`, $\max(x, 0)$ of each entry.
+# ## Two more methods
+#
+# *Extra: two short ones, as practice.*
+#
+# **Exercise 9.** Write `relu`, $\max(x, 0)$ of each entry.
 
 
 # %%
@@ -420,8 +436,8 @@ ex.relu.check(relu)
 Node.relu = ex.relu.yours(relu)
 
 # %% [markdown]
-# **Exercise 9.** `mean` is that of all entries, a single number. On the way back each
-# entry gets its share.
+# And `mean`, that of all entries, a single number. On the way back each entry gets its
+# share.
 
 
 # %%
@@ -434,6 +450,8 @@ ex.mean.check(mean)
 Node.mean = ex.mean.yours(mean)
 
 # %% [markdown]
+# ## The tape, and the walk back
+#
 # The tape makes Nodes and keeps the entries, each a result, its inputs and its vjp:
 
 
@@ -458,7 +476,8 @@ class LittleTape:
 # `wanted`, zeros where the loss does not depend on one. Each node gets the sum of the
 # gradients that its uses give it. Bring each of them to the node's shape with
 # `unbroadcast` *before* you add it: their shapes may differ. (A Node may be the key of
-# a dict.)
+# a dict. The loss itself has the gradient 1, as an array: `np.ones(loss.data.shape)`.
+# And where a result has got no gradient, its entry adds nothing.)
 
 
 # %%
@@ -499,10 +518,10 @@ print("for numbers:", 13 * (len(numbers) + 3), "(3 more for each point's error)"
 print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 
 # %% [markdown]
-# That is one reason why engines have arrays. (Every method that is right is kept, and
-# your vjps. Other chapters fetch the tape with `course.little_tape()`; where you have
-# written nothing, the course's method stands in, and it says so. In chapter 10 your
-# core learns on it.)
+# That is one reason why engines have arrays. (Your methods and vjps are kept as soon as
+# they are right. Other chapters fetch the tape with `course.little_tape()`; where you
+# have written nothing, the course's method stands in, and it says so. In chapter 10
+# your core learns on it.)
 #
 # ## Your tape beside ours
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equations 1 and 2, sections 3.1 and 3.2.** About 155 minutes (65 on the core road),
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 155 minutes (55 on the core road),
 # in three sittings. You need chapter 1 (arrays), chapter 3 (the engine) and chapter 5
 # (learning).
 #
@@ -139,7 +139,10 @@ plt.show()
 #
 # ## A weighted mean
 #
-# Each slot gets the mean of all values, weighted by its shares.
+# Each slot gets the mean of all values, weighted by its shares. The root in equation 1
+# keeps the scores at one size: a sum of $d_k$ independent products, each of size 1, has
+# the size $\sqrt{d_k}$, and large scores make shares of 0 and 1, from which nothing is
+# learnt.
 #
 # **Exercise 2.** Equation 1, given queries, keys and values. Leading axes, if any, are
 # examples. The number of keys, `R`, need not be that of queries.
@@ -184,10 +187,16 @@ for i, (panel, name) in enumerate(zip(panels, names, strict=True)):
 plt.show()
 
 # %% [markdown]
-# **Exercise 3.** Now the other way round. You have keys, and the shares that you want.
+# **This is a good place to stop.**
+#
+# ## Queries for the shares that you want
+#
+# *Extra: equation 1 the other way round.*
+#
+# **Exercise 3.** You have keys, and the shares that you want.
 # Find queries that get them. The keys are linearly independent (so there are at most as
-# many as a key is wide), and `np.linalg.pinv(K)` is their inverse:
-# `K @ np.linalg.pinv(K)` is the identity.
+# many as a key is wide), and `P = np.linalg.pinv(K)` is an inverse from the right:
+# `K @ P` is the identity, and so is its transpose, `P.T @ K.T`.
 
 
 # %%
@@ -200,8 +209,6 @@ ex.queries_for.check(queries_for)
 
 # %% [markdown]
 # So if keys are linearly independent, queries can get any shares above 0.
-#
-# **This is a good place to stop.**
 #
 # ## The way back
 #
@@ -422,8 +429,8 @@ colours = np.eye(3)[[0, 0, 1, 2, 1]]  # two orange, blue, green, blue
 shapes = np.eye(2)[[0, 1, 0, 1, 1]]  # disc or square
 things = np.hstack([colours, shapes])  # (5, 5)
 by_colour, by_shape = np.diag([1, 1, 1, 0, 0]), np.diag([0, 0, 0, 1, 1])
-heads = np.stack([4 * by_colour, 4 * by_shape])  # W_q = W_k for once, (2, 5, 5)
-maps = ex.attention_weights(things @ heads, things @ np.sqrt(heads))
+heads = np.stack([4 * by_colour, 4 * by_shape])  # W_q, (2, 5, 5); W_k is half of it
+maps = ex.attention_weights(things @ heads, things @ (heads / 2))
 
 # %% tags=["hide-input"] alt="The shares of two heads over five things that are orange, blue or green, and discs or squares. In the first map each thing looks at those of its colour, in the second at those of its shape"
 # Draws the shares of both heads
@@ -485,7 +492,9 @@ for H in (1, 2):
 # size.
 #
 # **Exercise 7.** Equation 2 with heads. Each example has a memory and an input of its
-# own. Beware of `M @ W_q` where there are as many examples as heads.
+# own. $x$ becomes a row by `x[..., None, :]`, and `np.concatenate([..., ...], axis=-2)`
+# puts rows below each other. (Do not write `M @ W_q` for all heads at once: with as
+# many examples as heads it multiplies example 0 by head 0, example 1 by head 1.)
 
 
 # %%
@@ -580,7 +589,7 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# At $s = 0$ its score is 0, which is as good as any other: an input of zeros takes a
+# At $s = 0$ its score is 0, and 0 is a score like any other: an input of zeros takes a
 # share, and gives back zeros. To say "nothing has come", give it the score $-\infty$.
 # That is a *mask*.
 #

@@ -414,8 +414,8 @@ def _tried(answer, inputs, targets):
     hints=[
         "with Tape() as tape: the logits are network(inputs), the losses "
         "fused.softmax_cross_entropy(logits, targets).",
-        "After the block: tape.gradient(loss, parameters, strict=False), and clip. The "
-        "loss as a number is float(loss.data).",
+        "After the block: gradients = tape.gradient(loss, parameters, strict=False), "
+        "and give clip(gradients, 1.0). The loss as a number is float(loss.data).",
     ],
     mistakes="""
         you do not clip
