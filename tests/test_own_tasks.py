@@ -14,8 +14,8 @@ from tinyruns import output, python, read
 
 from tinyrmc import load
 from tinyrmc.cli import evaluate, train
-from tinyrmc.errors import UsageError
-from tinyrmc.training import discovery
+from tinyrmc.errors import RunError, UsageError
+from tinyrmc.training import Trainer, discovery
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.run import Run, is_over, load_arrays, task_from_dict
 
@@ -170,22 +170,87 @@ def test_a_mean_beside_a_count_is_refused(folder):
     trained(folder)
 
 
-def test_numbers_that_are_not_from_the_generator_are_told(folder, capsys):
-    own = "import numpy as np\n" + BESIDE.replace("rng.n", "np.random.n")
-    with_loss(folder, "", own)
-    trained(folder)
-    assert "note      the first batch" in " ".join(capsys.readouterr().out.split(" "))
+OWN = "import numpy as np\n" + BESIDE.replace("rng.normal", "{}.normal")
+GIVEN = """    def data(self, part):
+        x = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+        y = x.sum(axis=1, keepdims=True)
+        {}
+        return {{"x": x, "y": y}}
+
+    def loss("""
+DOUBTFUL = [  # (a file, its text, another in its place, the note on it)
+    ("numbers_of.py", BESIDE, OWN.format("np.random"), "the first batch, drawn twice,"),
+    (
+        "numbers_of.py",
+        BESIDE,
+        OWN.format("np.random.default_rng(0)"),
+        "x, y of the first batch comes again in the next, row by row: all batches are",
+    ),
+    (
+        "numbers_of.py",
+        BESIDE,
+        OWN.format("np.random.default_rng(0)"),
+        "of 16 examples of test 16 are in the first two training batches, too: there",
+    ),
+    (
+        "sums.py",
+        "p.tanh(self.first(x))",
+        "p.tanh(self.first(x)).data",
+        "2 parameters get no gradient from the loss, and will not learn: first.weight, "
+        "first.bias; was something detached",
+    ),
+    (
+        "sums.py",
+        "p.tanh(self.first(x))",
+        "p.softmax(self.first(x), axis=0)",
+        "something mixes the examples of a batch, such as a softmax over its axis 0",
+    ),
+    (
+        "sums.py",
+        "    def loss(",
+        GIVEN.format(""),
+        "of 20 examples of test 20 are in the training part, too: there it measures",
+    ),
+    (
+        "sums.py",
+        "    def loss(",
+        GIVEN.format("if part != 'train': x[2:] += 1"),
+        "of 20 examples of test 2 are in the training part, too",
+    ),
+    (
+        "sums.py",
+        "    def loss(",
+        GIVEN.format("if part == 'train': x[3, 1] = y[4:6] = np.nan"),
+        "'y' of data('train') holds NaN or infinity in 2 rows, first in row 4",
+    ),
+]
 
 
-def test_what_the_loss_does_not_reach_is_told(folder, capsys):
-    trained(folder)
-    assert "no gradient" not in capsys.readouterr().out
-    text = TASK.replace("p.tanh(self.first(x))", "p.tanh(self.first(x)).data")
-    (folder / "sums.py").write_text(text)
+def test_what_may_be_meant_so_is_told_before_the_first_step(folder, capsys):
+    for name, old, new, says in [("sums.py", "", "", None), *DOUBTFUL]:
+        (folder / "sums.py").write_text(TASK)
+        (folder / "numbers_of.py").write_text(BESIDE)
+        text = (folder / name).read_text()
+        assert text.count(old) == 1 or not old
+        (folder / name).write_text(text.replace(old, new) if old else text)
+        forget()
+        kind = discovery.load_task(str(folder / "sums.py")).Task
+        with Trainer(kind(kind.presets["quick"][1])) as trainer:
+            trainer.try_out()
+        found = trainer.notes
+        assert any(says in x for x in found) if says else not found, (says, found)
+    trained(folder)  # the last one
+    assert f"  note      {says}" in capsys.readouterr().out
+
+
+def test_numbers_that_are_not_finite_are_named_where_they_stop_a_run(folder):
+    nan = "    x[1, 2] = float('nan')\n    return x\n"
+    broken = BESIDE.replace("return", "x =") + nan
+    (folder / "numbers_of.py").write_text(broken)
     forget()
-    trained(folder)
-    says = "2 parameters get no gradient from the loss, and will not learn: "
-    assert f"{says}first.weight, first.bias; was something" in capsys.readouterr().out
+    says = "are to blame: 'x' of the batch of step 1 holds NaN or infinity in 1 row, f"
+    with pytest.raises(RunError, match=f"The data {says}irst in row 1"):
+        trained(folder, "--train.nonfinite-limit", "1")
 
 
 def test_an_error_in_a_file_beside_is_one_line_with_its_place(folder):

@@ -17,10 +17,10 @@ import numpy as np
 from ..autograd.engine import Tensor
 from ..backend import namespace
 from ..config import check_values, hints_of, values_of, wanted
-from ..errors import is_integer, is_number, nearest
+from ..errors import counted, is_integer, is_number, nearest
 from ..nn import Module
 from .discovery import TaskError
-from .streams import Batch, Stream
+from .streams import BLOCK, Batch, Samples, Stream
 
 # of the loop, in a line of metrics
 OWN_NAMES = (
@@ -212,25 +212,35 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
     return result
 
 
-def check_sums(task: Any, model: Module, batch: Batch) -> None:
+def check_sums(task: Any, model: Module, batch: Batch) -> list[str]:
     """TaskError for a `loss` that gives a mean beside a count: of a batch twice over
-    the count is twice as large, and a sum should be, too.
+    the count is twice as large, and a sum should be, too. A note, if that of two
+    examples is not the sum of theirs.
     """
     xp = namespace(next(iter(batch.values())))
     twice = {name: xp.concatenate([x, x]) for name, x in batch.items()}
+    alone = ({name: x[k : k + 1] for name, x in batch.items()} for k in range(2))
     found = []
-    for each in batch, twice:
+    for each in batch, twice, *alone:
         given, carry = task.prepare(model, each, None)
         total, count, metrics, _ = check_result(task, task.loss(model, given, carry))
         pairs = {"loss": (total.data, count), **metrics}
         found.append({k: (float(x), float(n)) for k, (x, n) in pairs.items()})
     for name, (total, count) in found[0].items():
-        both, counted = found[1].get(name, (0.0, 0.0))
-        if counted == 2 * count != 0 and abs(both - total) < 1e-4 * abs(total):
+        both, twofold = found[1].get(name, (0.0, 0.0))
+        if twofold == 2 * count != 0 and abs(both - total) < 1e-4 * abs(total):
             says = "the loss" if name == "loss" else f"the metric {name!r}"
             seen = {"one": f"{total:.6g} with {count:.6g}"}
-            seen["two"] = f"{both:.6g} with {counted:.6g}"
+            seen["two"] = f"{both:.6g} with {twofold:.6g}"
             raise mistake(task, "mean", which=says, **seen)
+    (both, count), _, *each = (pairs["loss"] for pairs in found)
+    one, other = (total for total, _ in each)
+    off = abs(both - one - other) > 1e-3 * (abs(one) + abs(other))
+    if not off or count != sum(n for _, n in each):
+        return []
+    says = f"the loss of two examples together is {both:.6g}, and of each alone "
+    says += f"{one:.6g} and {other:.6g}: something mixes the examples of a batch, such "
+    return [f"{says}as a softmax over its axis 0; what is measured depends on that"]
 
 
 def check_headline(task: Any, given: Mapping[str, float]) -> None:
@@ -244,12 +254,65 @@ def check_headline(task: Any, given: Mapping[str, float]) -> None:
 
 
 def drawn_twice(stream: Stream) -> list[str]:
-    """A note, if a stream gives other examples for the same step the second time."""
+    """A note, if a stream gives other examples for the same step the second time, or
+    `draw` gives the same for the next step.
+    """
     one, other = stream.batch(0, 0, 2), stream.batch(0, 0, 2)
     differ = [k for k in one if not np.array_equal(one[k], other[k], _numbers(one[k]))]
-    says = f"the first batch, drawn twice, differs in {', '.join(differ)}: no run can "
-    says += "be repeated or resumed exactly; take all random numbers from the `rng` "
-    return [f"{says}that `draw` is given, none from np.random"] if differ else []
+    if differ:
+        says = f"the first batch, drawn twice, differs in {', '.join(differ)}: no run "
+        says += "can be repeated or resumed exactly; take all random numbers from the "
+        return [f"{says}`rng` that `draw` is given, none from np.random"]
+    if not isinstance(stream, Samples):
+        return []
+    one, other = stream.batch(0, 0, BLOCK), stream.batch(1, 0, BLOCK)
+    same = [
+        name
+        for name, x in one.items()
+        if np.array_equal(x, other[name], _numbers(x)) and np.any(x != x[:1])
+    ]
+    says = f"{', '.join(same)} of the first batch comes again in the next, row by row: "
+    says += "all batches are the same, and what they hold is learnt by heart; take all "
+    says += "random numbers from the `rng` that `draw` is given, not from one of its "
+    return [f"{says}own, such as default_rng(0)"] if same else []
+
+
+def known_before(task: Any, stream: Stream) -> list[str]:
+    """Notes on sets of held-out examples, a tenth of which or more is in the training
+    part of `data`; or else, of which the first ones are all in the first two batches.
+    """
+    parts, notes = task._parts, []
+    size = task.config.train.batch_size
+    most = BLOCK if isinstance(stream, Samples) else min(size, 2 * BLOCK)
+    first = [stream.batch(step, 0, most) for step in (0, 1)]
+    where = "in the training part" if parts else "in the first two training batches"
+    train = {*_rows(parts["train"])} if parts else {x for b in first for x in _rows(b)}
+    for split in task.splits:
+        held = task.held_out(*task.naming(split))
+        count = task.examples(split)
+        rows = _rows(held.batch(0, 0, count if parts else min(count, BLOCK)))
+        seen = sum(row in train for row in rows)
+        if seen >= len(rows) / (10 if parts else 1):
+            says = f"of {len(rows):,} examples of {split} {seen:,} are {where}, too: "
+            notes.append(f"{says}there it measures what may be learnt by heart")
+    return notes
+
+
+def _rows(batch: Batch) -> list[int]:
+    """A hash of each example."""
+    arrays = (np.asarray(batch[name]) for name in sorted(batch))
+    return [hash(tuple(x.tobytes() for x in row)) for row in zip(*arrays, strict=True)]
+
+
+def not_finite(batch: Batch, of: str) -> list[str]:
+    """The arrays of a batch that are not finite, in words."""
+    found = []
+    for name, x in batch.items():
+        if _numbers(x) and not (fine := np.isfinite(x)).all():
+            bad = np.flatnonzero(~fine.reshape(len(fine), -1).all(axis=1))
+            rows = f"{counted(len(bad), 'row')}, first in row {bad[0]:,}"
+            found.append(f"{name!r} of {of} holds NaN or infinity in {rows}")
+    return found
 
 
 def _numbers(x: Any) -> bool:

@@ -41,7 +41,9 @@ from .mistakes import (
     check_result,
     check_sums,
     drawn_twice,
+    known_before,
     mistake,
+    not_finite,
     unreached,
 )
 from .networks import drawn_constants, load_network
@@ -220,8 +222,12 @@ class Trainer:
             self.notes += drawn_twice(self.stream)
             if type(task).prepare is Task.prepare:
                 batch = move_batch(self.xp, self.stream.batch(0, 0, 2))
-                check_sums(task, self.model, batch)
+                self.notes += check_sums(task, self.model, batch)
+        for part, examples in (task._parts or {}).items():
+            self.notes += not_finite(examples, f"data({part!r})")
         if type(task).evaluate is Task.evaluate:
+            if self.stream.random_access:
+                self.notes += known_before(task, self.stream)
             found: dict[str, float] = {}
             for split in task.splits:
                 pieces = task.examples(split)
@@ -470,6 +476,13 @@ class Trainer:
             remedy = "Start again with a smaller --train.learning-rate."
             if self.first_skipped == 1:
                 remedy = "No update came before: look at data, weights and loss."
+            first = int(self.first_skipped)
+            if first > 0 and self.stream.random_access:
+                batch = self.stream.batch(
+                    first - 1, 0, self.task.config.train.batch_size
+                )
+                for bad in not_finite(batch, f"the batch of step {first}")[:1]:
+                    remedy = f"The data are to blame: {bad}."
             raise NonFinite(
                 f"stopped at step {self.step}: {wrong}; the last good checkpoint is "
                 f"kept. {remedy}"
