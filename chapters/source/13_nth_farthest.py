@@ -359,7 +359,7 @@ held_out = nth.draw(
 )
 
 
-def climb(step, seed=0):
+def climb(step, seed=0, rate=2e-3):
     """Train with this step. Returns [(training step, stage, accuracy there), ...], and
     the accuracy on held-out examples of the last stage.
     """
@@ -367,7 +367,7 @@ def climb(step, seed=0):
         step, 2 + 3 * 3, 3, N=3, F=32, H=4, hidden=(64, 64), seed=seed
     )
     adam = optim.Adam(network.parameters())
-    rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, cosine_fraction=0.3)
+    rates = optim.schedule(rate, STEPS, warmup=STEPS // 20, cosine_fraction=0.3)
     stage, right, lines = 0, [], []
     for t in range(STEPS):
         batch = nth.draw(np.random.default_rng([seed, t]), 128, *STAGES[stage], LAYOUT)
@@ -376,7 +376,7 @@ def climb(step, seed=0):
             loss = p.mean(fused.softmax_cross_entropy(logits, batch["target"]))
         adam.zero_grad()
         tape.backward(loss)
-        adam.step(rate(t), max_norm=1.0)
+        adam.step(rates(t), max_norm=1.0)
         right.append(np.mean(logits.data.argmax(axis=1) == batch["target"]))
         if (t + 1) % 100 == 0:
             accuracy = np.mean(right[-100:])
@@ -486,10 +486,11 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# One function of your own makes the difference in this one run of each, at the rate
-# that was tried. The network ends above both baselines, which compare nothing. (Seeds
-# differ in when they leave the plateau: try `climb(normed_step, seed=1)`.) What one run
-# cannot show, longer ones have:
+# One function of your own makes the difference in this one run of each, at the one rate
+# that was tried. In this run the network ends above both baselines, which compare
+# nothing. (Another seed may leave the plateau at another step and end elsewhere, and at
+# another rate either step may do otherwise: try `climb(normed_step, seed=1)` and
+# `climb(my.step, rate=6e-3)`.) What one run cannot show, longer ones have:
 #
 # With four vectors, 12,000 steps and three seeds each, all at one rate, [the same row
 # decides](../benchmarks/nth_farthest_tried.md#paper-and-release): with it the paper's
@@ -543,8 +544,9 @@ course.show(nth.Task.observe, nth.Task._choose)
 # - Before you read an accuracy, find out how far you get without solving the task.
 # - A plateau can be the solution of an easy part of the task. Compare its loss with a
 #   formula, and you see of which part.
-# - With a ladder of easier tasks, five RMCs of five have left a plateau on which the
-#   one without it stayed (one run, one rate).
+# - With a ladder of easier tasks, five RMCs of five have left a plateau on which, in as
+#   many steps and at the same rate, the one without it stayed (one run). At another
+#   rate, and in twice the steps, one left it without a ladder.
 #
 # **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the
 # task's name suggests? What would the second baseline be if all vectors had the same

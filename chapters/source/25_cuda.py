@@ -573,7 +573,7 @@ for name, row in work["rows"].items():
 # In this one measurement array operations are slowest: they launch more and move more
 # bytes, and how much each of the two costs we have not measured. Kernels make the step
 # several times as fast, and a graph several times more. It starts the same kernels, so
-# what it saves is what starting them one by one had cost.
+# what it saves can only lie between them: in starting them one by one, and in waiting.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It pays where an operation
