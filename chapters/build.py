@@ -55,17 +55,17 @@ METADATA = {
 
 
 def sources(names: Sequence[str] = ()) -> list[Path]:
-    """The chapters' sources in order, or those whose file names begin with `names`.
+    """The chapters' sources in order, or those of these numbers or whole names.
 
-    ValueError names what is no beginning of one.
+    ValueError names what is none.
     """
     found = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
     if not names:
         return found
     for name in names:
-        if not any(path.name.startswith(name) for path in found):
+        if not any(name in (path.stem, path.name[:2]) for path in found):
             raise ValueError(_no_such_chapter(name, found))
-    return [path for path in found if path.name.startswith(tuple(names))]
+    return [path for path in found if {path.stem, path.name[:2]} & {*names}]
 
 
 def _no_such_chapter(name, found) -> str:

@@ -67,7 +67,11 @@ def shown(source: Path):
 
 
 def test_a_chapter_that_is_not_there_is_refused_in_one_line(capsys):
-    for name, says in (("4", "; did you mean 04? There"), ("x", "; there")):
+    for name, says in (
+        ("4", "; did you mean 04? There"),
+        ("1", "; did you mean 01? There"),
+        *((name, "; there") for name in ("x", "", "08_", "08_nor")),
+    ):
         assert main(["--check", "00", name]) == 2
         said = capsys.readouterr()
         begins = f"error: no chapter begins with {name!r}{says} are 00_first_look, 01_"

@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import time
 from collections import Counter
 
@@ -227,6 +228,7 @@ NO_TEXTS = [
     (b"<!DOCTYPE html>\n<html>", r"line 1 begins a web page \(<!DOCTYPE\)"),
     (b"<!doctype html><html>404</html>", r"line 1 begins a web page \(<!doctype\)"),
     (b"\n\n <HTML lang='en'>not found", r"line 3 begins a web page \(<HTML\)"),
+    (b"<body>\n<p>A book.</p>", r"line 1 begins a web page .*, or its plain text"),
     (codecs.BOM_UTF8 + b"<?xml version='1.0'?>", "line 1 begins a web page"),
     ("the cat".encode("utf-16-le"), "has a zero at byte 1, as UTF-16 has"),
     (lzma.compress(b"a cat"), "is an xz file and no text; unpack or convert it"),
@@ -473,6 +475,21 @@ def test_of_one_place_the_newest_integers_are_kept(ptb, caches):
     for extra in {}, {"gutenberg/1342.txt": "Another."}:  # a book more
         corpora.load("gutenberg", write(ptb, books | extra))
         assert len([*caches.glob("gutenberg-*")]) == 1
+
+
+def test_integers_of_texts_that_are_gone_go_too(ptb, caches):
+    """With the next text that is read."""
+    other = write(ptb / "other", members("ptb"))
+    (ptb / "my.txt").write_text("a cat and a cat\n" * 99)
+    corpora.own(ptb / "my.txt")
+    corpora.load("ptb", other)
+    corpora.load("ptb", ptb)
+    assert len([*caches.iterdir()]) == 3
+    shutil.rmtree(other)
+    (ptb / "my.txt").unlink()
+    corpora.load("ptb", ptb, vocabulary_size=5)
+    assert {x.name[:3] for x in caches.iterdir()} == {"ptb"}
+    assert len([*caches.iterdir()]) == 2
 
 
 def test_what_is_kept_can_be_cleared(ptb, caches, capsys):

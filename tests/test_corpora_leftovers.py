@@ -157,9 +157,12 @@ def test_leftovers_are_no_tasks(tmp_path, monkeypatch):
     before = discovery.task_files()
     odd = ["._babi.py", ".babi.py", "babi copy.py", "babi (1).py", "babi - Copy.py"]
     odd += ["babi-checkpoint.py", ".#babi.py", "babi-Copy1.py", "1babi.py"]
-    write(tmp_path, dict.fromkeys(["babi.py", *odd], "'''Stories.'''"))
+    odd += ["babi_copy.py", "babi_copy_2.py", "babi_Kopie.py", "babi_old.py"]
+    own = ["babi.py", "memory_copy.py", "copy_.py"]  # of nothing that is here
+    write(tmp_path, dict.fromkeys([*own, *odd], "'''Stories.'''"))
     (tmp_path / "folder.py").mkdir()
-    assert {*discovery.task_files()} - {*before} == {"babi"}
+    found = {*discovery.task_files()} - {*before}
+    assert found == {"babi", "memory_copy", "copy_"}
 
 
 # --- Copies ---------------------------------------------------------------------------
@@ -304,7 +307,7 @@ def test_a_document_of_newswire_counts_once(tmp_path):
     words is no copy.
     """
     names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
-    told = "And so said they all, late in the day, one after the other, {0}, until it was {0}."
+    told = "And so said they all, late in the day, one by one, {0}, until it was {0}."
     month = [document(n, f"<P>\n{told.format(n)}\n</P>\n") for n in names]
     typed = told.replace(" ", "\n").replace(",", "")
     again = [document(f"A{n}", f"<P>\n{typed.format(n)}\n</P>\n") for n in names]
@@ -394,6 +397,15 @@ def test_capitals_in_a_name_hide_no_text(tmp_path):
     assert [*places(tmp_path / "76-0.TXT")][-1][1].name == "76-0.TXT"
 
 
+@pytest.mark.parametrize("name", ["Gutenberg", "GUTENBERG", "data/gutenBerg"])
+def test_capitals_in_a_folder_s_name_hide_no_books(name, tmp_path):
+    books(tmp_path / "plain", {})
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "plain" / "gutenberg").rename(tmp_path / name)
+    for folder in tmp_path, tmp_path / name:
+        assert texts(folder) == expected(tmp_path / "again")
+
+
 def test_linked_folders_and_files_are_followed_each_once(tmp_path):
     alone = expected(tmp_path)
     shelf = write(tmp_path / "shelf", {f"{k}.txt": x for k, x in BOOKS.items()})
@@ -443,6 +455,13 @@ PACKED = {
     "a tar archive": b"a.txt".ljust(257, b"\0") + b"ustar\x0000".ljust(300, b"\0"),
     "a Parquet file": b"PAR1\x15\x04",
     "a NumPy file": b"\x93NUMPY\x01\0",
+    "a picture (GIF)": b"GIF89a\1\0",
+    "a picture (PNG)": b"\x89PNG\r\n\x1a\n",
+    "a picture (JPEG)": b"\xff\xd8\xff\xe0\0\x10JFIF",
+    "a DjVu document": b"AT&TFORM\0\0",
+    "an EPUB book": b"PK\x03\x04" + b"\0" * 26 + b"mimetypeapplication/epub+zipPK",
+    "an Office document": b"PK\x03\x04" + b"\0" * 26 + b"[Content_Types].xml",
+    "a Kindle book (MOBI)": b"A_Book".ljust(60, b"\0") + b"BOOKMOBI",
     "a tar archive ": gzip.compress(b"a".ljust(257, b"\0") + b"ustar  \0".ljust(300)),
 }
 
@@ -455,6 +474,13 @@ def test_what_is_packed_is_called_so(tmp_path):
             corpora.load("ptb", tmp_path)
         books(tmp_path, {"76.txt": data})
         with pytest.raises(CorpusError, match=f"76.txt is {re.escape(kind)} and"):
+            corpora.load("gutenberg", tmp_path)
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n"
+    for text in pointer, gzip.compress(pointer):
+        books(tmp_path, {"76.txt": text})
+        with pytest.raises(
+            CorpusError, match=r"76.txt is .* a pointer .* git lfs pull"
+        ):
             corpora.load("gutenberg", tmp_path)
     for encoding in "utf-16", "utf-16-le", "utf-16-be", "utf-32":
         books(tmp_path, {"76.txt": "A cat sat.".encode(encoding)})

@@ -192,6 +192,32 @@ def test_backward_into_a_flat_buffer(xp):
     assert (views[unused.id] == 0).all()
 
 
+def test_backward_into_a_place_that_meets_itself_is_refused():
+    weight = Parameter(np.ones((3, 2)))
+    numbers = np.zeros(24)
+    places = {
+        "broadcast": (np.lib.stride_tricks.as_strided(numbers, (3, 2), (0, 8)), False),
+        "windows": (
+            np.lib.stride_tricks.sliding_window_view(numbers[:4], 2, writeable=True),
+            False,
+        ),
+        "columns": (numbers.reshape(3, 8)[:, 2:4], True),
+        "turned": (numbers[:6].reshape(2, 3).T, True),
+        "backwards": (numbers[:12:2][::-1].reshape(3, 2), True),
+    }
+    for name, (place, fits) in places.items():
+        with Tape() as tape:
+            loss = p.sum(p.square(weight))
+        numbers[...] = 0
+        if fits:
+            tape.backward(loss, into={weight.id: place})
+            assert (place == 2).all(), name
+            continue
+        with pytest.raises(ValueError, match="is a view whose numbers share memory"):
+            tape.backward(loss, into={weight.id: place})
+        assert not numbers.any()
+
+
 def test_a_parameter_used_at_fifty_steps(xp):
     """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0.
 

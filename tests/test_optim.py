@@ -462,7 +462,7 @@ def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype=np.float32):
 def test_state_has_stable_names_and_is_taken_back_whole(xp):
     for make, names in (
         (Adam, ["updates", "first_moment", "second_moment", "shapes"]),
-        (RMSProp, ["updates", "second_moment", "shapes"]),
+        (RMSProp, ["updates", "second_moment", "shapes", "variant"]),
         (SGD, ["updates", "shapes"]),
         (partial(SGD, momentum=0.5), ["updates", "velocity", "shapes"]),
     ):
@@ -472,6 +472,7 @@ def test_state_has_stable_names_and_is_taken_back_whole(xp):
         assert state.pop("shapes").tolist() == [
             n for q in optimizer.parameters for n in (q.ndim, *q.shape)
         ]
+        state.pop("variant", None)
         for name, value in state.items():
             assert value.dtype == np.float32
             assert value.shape == (() if name == "updates" else packed(optimizer).shape)
@@ -486,6 +487,19 @@ def test_state_has_stable_names_and_is_taken_back_whole(xp):
         with pytest.raises(ValueError, match=f"optimizer state {message}"):
             optimizer.load_state(wrong)
     assert optimizer.updates == 0
+
+
+def test_the_state_of_another_rmsprop_is_refused(xp):
+    """They start and divide in other ways. Older states do not say whose they are."""
+    made = [RMSProp([Parameter(xp.ones(2))], variant=x) for x in RMSProp.variants]
+    for one, other in itertools.product(made, made):
+        if one is other:
+            one.load_state(one.state())
+            continue
+        with pytest.raises(ValueError, match="belongs to another variant"):
+            one.load_state(other.state())
+        earlier = {name: x for name, x in other.state().items() if name != "variant"}
+        one.load_state(earlier)
 
 
 def test_a_state_of_other_shapes_is_refused_although_there_are_as_many_numbers(xp):

@@ -80,6 +80,19 @@ def test_many_blocks_in_any_order():
     assert switch.value == switch._wanted[0][0] == seen[-1]
 
 
+def test_what_another_thread_sets_outlives_the_block_of_this_one():
+    switch = Switch("usual")
+    for value in "other", "third":
+        with switch.held("mine"):
+            thread = threading.Thread(target=switch.set, args=(value,))
+            thread.start()
+            thread.join()
+            assert switch.value == "mine"
+            switch.set("mine again")
+            assert switch.value == "mine again"
+        assert switch.value == value
+
+
 def test_an_error_in_a_block_ends_it():
     switch = Switch("usual")
     with pytest.raises(KeyError), switch.held("another"):

@@ -339,18 +339,25 @@ class Optimizer:
         """
         shapes = [n for p in self.parameters for n in (p.ndim, *p.shape)]
         arrays = {name: self.packed(x) for name, x in self._state.items()}
-        return arrays | {"shapes": self.xp.asarray(shapes)}
+        marks = {name: self.xp.asarray(x) for name, x in self._marks().items()}
+        return arrays | {"shapes": self.xp.asarray(shapes)} | marks
+
+    def _marks(self) -> dict[str, int]:
+        """Numbers by name that must be the same where a state is taken back."""
+        return {}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take back what `state` gave; ValueError and no change if it does not fit.
 
         It goes by the order and the shapes of the parameters, not by names. (Files of
-        earlier versions have no shapes.)
+        earlier versions have no shapes, nor the variant of an RMSProp.)
         """
         self._check_own()
         own = self.state()
         shapes = to_host(own.pop("shapes"))
-        given = {name: arrays[name] for name in arrays if name != "shapes"}
+        marks = {name: to_host(own.pop(name)) for name in self._marks()}
+        aside = {"shapes", *marks}
+        given = {name: arrays[name] for name in arrays if name not in aside}
         values = matching("optimizer state", given, own)
         if "shapes" in arrays:
             theirs = to_host(arrays["shapes"])
@@ -359,6 +366,9 @@ class Optimizer:
                     "optimizer state belongs to parameters of other shapes: "
                     f"{_unpacked(theirs)}, here {_unpacked(shapes)}"
                 )
+        for name, mark in marks.items():
+            if name in arrays and not np.array_equal(to_host(arrays[name]), mark):
+                raise ValueError(f"optimizer state belongs to another {name}")
         for name, value in values.items():
             self.unpack(self.xp.asarray(value), self._state[name])
 
@@ -450,6 +460,8 @@ class RMSProp(Optimizer):
         "pytorch"     sqrt(v) + epsilon, v starts at 0
     """
 
+    variants = "keras", "tensorflow", "pytorch"
+
     def __init__(
         self,
         parameters: Iterable[Parameter],
@@ -459,7 +471,7 @@ class RMSProp(Optimizer):
         allocate: Allocate | None = None,
         variant: Literal["keras", "tensorflow", "pytorch"] = "keras",
     ):
-        check_choice("RMSProp", "variant", variant, "keras", "tensorflow", "pytorch")
+        check_choice("RMSProp", "variant", variant, *self.variants)
         check_number("RMSProp", "decay", decay, "[0, 1)")
         moments = ("second_moment",)
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
@@ -469,6 +481,9 @@ class RMSProp(Optimizer):
         self.second_moment = self._state["second_moment"]
         if variant == "tensorflow":
             self.second_moment[...] = 1
+
+    def _marks(self) -> dict[str, int]:
+        return {"variant": self.variants.index(self.variant)}
 
     def definition(self, data, g, v):
         sqrt = self.xp.sqrt

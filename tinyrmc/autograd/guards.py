@@ -278,6 +278,12 @@ def alone(into: dict | None, parameters: list) -> Iterator[None]:
                 f"backward(into=...) has no place for a Parameter {p.dtype}"
                 f"{list(p.shape)}; give it to the optimizer too"
             )
+        if _meets_itself(place):
+            raise ValueError(
+                f"backward(into=...): the place of a Parameter {p.dtype}"
+                f"{list(p.shape)} is a view whose numbers share memory; give an array "
+                "such as np.zeros makes"
+            )
     with _holding([into[p.id] for p in parameters]):
         yield
 
@@ -311,6 +317,19 @@ def _overlap(ours: list, theirs: list) -> bool:
         if start < ends[1 - which]:
             return True
         ends[which] = max(ends[which], end)
+    return False
+
+
+def _meets_itself(array: Any) -> bool:
+    """Whether two numbers of an array may stand in the same place."""
+    if array.flags.c_contiguous:
+        return False
+    end = array.itemsize
+    sizes = zip(array.strides, array.shape, strict=True)
+    for stride, size in sorted((abs(x), n) for x, n in sizes if n > 1):
+        if stride < end:
+            return array.size > 0
+        end = stride * (size - 1) + end
     return False
 
 

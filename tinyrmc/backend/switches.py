@@ -23,7 +23,8 @@ class Switch:
 
     def __init__(self, value: Any, change: Callable[[Any], Any] | None = None):
         self.value, self._change = value, change
-        self._wanted = [[value]]  # the usual value, and one of each open block
+        # the usual value, and one of each open block, with the thread that opened it
+        self._wanted: list[list[Any]] = [[value, None]]
         self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):  # a child has no thread that holds the lock
             os.register_at_fork(after_in_child=self._new_lock)
@@ -32,15 +33,19 @@ class Switch:
         self._lock = threading.RLock()
 
     def set(self, value: Any) -> None:
-        """Let this be the value, until the newest open block ends, or for good."""
+        """Let this be the value, until the newest block that this thread has opened
+        ends, or for good; open blocks of others come first.
+        """
         with self._lock:
-            self._wanted[-1][0] = value
+            here = threading.get_ident()
+            own = [each for each in self._wanted if each[1] in (None, here)]
+            own[-1][0] = value
             self._apply()
 
     @contextmanager
     def held(self, value: Any) -> Iterator[None]:
         """Inside the block this is the value, unless a later one wants another."""
-        mine = [value]
+        mine = [value, threading.get_ident()]
         try:
             with self._lock:
                 self._wanted.append(mine)

@@ -3,12 +3,13 @@
     <the user's caches>/tinyrmc/texts/ptb-<key>-<key>/
         train.int32  validation.int32  test.int32      ids, nothing else
         corpus.json                                    words, counts, checksums, notes
+        source.txt                                     the path of the text
         <name>.json                                    what was counted (see `kept`)
 
 The keys stand for the place and settings, and for sizes and dates of the source files:
-of one place the newest is kept. A folder is written beside its place, then renamed;
-what does not match its checksum is made again. Where texts lie nothing is written: that
-may be somebody else's archive.
+of one place the newest is kept, and of places that are gone none. A folder is written
+beside its place, then renamed; what does not match its checksum is made again. Where
+texts lie nothing is written: that may be somebody else's archive.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from .corpus import (
 
 VERSION = 8  # one more wherever texts are read otherwise
 ABOUT = "corpus.json"
+SOURCE = "source.txt"
 PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
 DAY = 24 * 60 * 60
@@ -159,11 +161,13 @@ def write(
     where: str,
     minimum_count: int,
     vocabulary_size: int | None,
+    source: Path,
 ) -> None:
     """Write the texts of `pieces` as a folder of integers, whole or not at all.
 
     pieces: gets a list for notes, and yields the texts piece by piece
     where: what to name in messages
+    source: the folder or file of the text; integers of those that are gone are deleted
 
     Takes the memory of the vocabulary and of a piece. CorpusError where the disk is
     full, and where a part has no words.
@@ -206,6 +210,7 @@ def write(
                 notes.append(f"the {one} and the {other} text are the same")
         about = {"words": vocabulary.words, "counts": vocabulary.counts.tolist()}
         _put(partial / ABOUT, about | {"sums": sums, "notes": notes})
+        (partial / SOURCE).write_text(str(source.absolute()), encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -234,6 +239,10 @@ def _beside(folder: Path) -> Iterator[Path]:
             for old in folder.parent.glob(f"{folder.name[:-16]}*"):
                 if old != folder:
                     shutil.rmtree(old, ignore_errors=True)
+            for told in folder.parent.glob(f"*/{SOURCE}"):
+                with contextlib.suppress(*NOT_WHOLE):
+                    if not os.path.lexists(_regular(told).read_text(encoding="utf-8")):
+                        shutil.rmtree(told.parent, ignore_errors=True)
     except OSError as error:
         remedy = "free some space there, or name another folder in TINYRMC_CACHE"
         raise CorpusError(unwritable(folder, error, remedy)) from error

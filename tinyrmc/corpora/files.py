@@ -28,9 +28,11 @@ from .corpus import CorpusError
 BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
 
 # what servers send in place of a file
-WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|\?xml)\b)", re.I)
+WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|body|title|\?xml)\b)", re.I)
 GZIP = b"\x1f\x8b"
-# how files begin that are not text, whatever their names say
+LFS = b"version https://git-lfs.github.com/spec/"
+# how files begin that are not text, whatever their names say; and what stands in them a
+# little later
 KINDS = {
     b"PK\x03\x04": "a zip archive",
     b"PK\x05\x06": "a zip archive",
@@ -47,6 +49,25 @@ KINDS = {
     b"\x93NUMPY": "a NumPy file",
     b"\x89HDF": "an HDF5 file",
     b"SQLite format 3\x00": "an SQLite file",
+    b"GIF8": "a picture (GIF)",
+    b"\x89PNG": "a picture (PNG)",
+    b"\xff\xd8\xff": "a picture (JPEG)",
+    b"AT&TFORM": "a DjVu document",
+    b"%!PS": "a PostScript document",
+    b"\xd0\xcf\x11\xe0": "a document of an old Microsoft Office",
+    b"ITSF": "a compiled help file (CHM)",
+    b"ID3": "a recording (MP3)",
+    b"OggS": "a recording (Ogg)",
+    b"bplist": "a property list",
+}
+LATER = {
+    (257, b"ustar"): "a tar archive",
+    (30, b"mimetypeapplication/epub+zip"): "an EPUB book",
+    (30, b"mimetypeapplication/vnd.oasis"): "an OpenDocument file",
+    (30, b"[Content_Types].xml"): "an Office document",
+    (60, b"BOOKMOBI"): "a Kindle book (MOBI)",
+    (60, b"TEXtREAd"): "a Palm book",
+    (4, b"ftyp"): "a recording or film (MP4)",
 }
 # names of what is hidden, and of what systems, editors and downloads leave behind
 LEFT = re.compile(
@@ -241,9 +262,13 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     CorpusError for anything but UTF-8, and for a web page.
     """
     if offset == 0:
-        kinds = [kind for start, kind in KINDS.items() if data.startswith(start)]
-        if data[257:262] == b"ustar":
-            kinds = ["a tar archive"]
+        kinds = [kind for (at, x), kind in LATER.items() if data.startswith(x, at)]
+        kinds += [kind for start, kind in KINDS.items() if data.startswith(start)]
+        if data.startswith(LFS):
+            raise CorpusError(
+                f"{name} is no text but a pointer to one, of Git LFS; get the file "
+                "itself with: git lfs pull"
+            )
         if kinds:
             raise CorpusError(
                 f"{name} is {kinds[0]} and no text; unpack or convert it, or take it "
@@ -256,7 +281,7 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
             line = page[1].count(b"\n") + 1
             raise CorpusError(
                 f"{name} line {line} begins a web page ({page[2].decode()}), as failed "
-                "downloads leave it; fetch it again"
+                "downloads leave it; fetch it again, or its plain text"
             )
     if (zero := data.find(0)) >= 0:
         near = data[zero & ~3 :][:64]

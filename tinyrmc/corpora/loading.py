@@ -21,7 +21,7 @@ from typing import IO, Any
 from ..errors import counted, listed, nearest, unwritable
 from . import cache
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
-from .files import Text, data_files, named_like, original, strings
+from .files import Text, data_files, named_like, original, readable, strings
 from .known import BABI_ARCHIVES, BOOKS, CORPORA, SHORT, WHOLE
 from .words import FEW, MOST, SHINGLE, book, essence, newswire, prose, shingles
 
@@ -51,6 +51,7 @@ def load(
             f"{name} ({found.place})",
             CORPORA[name].minimum_count,
             vocabulary_size,
+            found.place,
         )
         corpus = cached(name, data_dir, vocabulary_size)
     if corpus is None:
@@ -256,11 +257,19 @@ def _without_copies(
 
 
 def folders_called(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """`folder` itself, and the folders in it and in its `data`, if called so."""
-    if folder.absolute().name in names:
+    """`folder` itself, and the folders in it and in its `data`, if called so, in small
+    letters or capitals; those that are called just so come first.
+    """
+    like = [name.lower() for name in names]
+    if folder.absolute().name.lower() in like:
         yield folder
-    inside = (root / name for root in (folder, folder / "data") for name in names)
-    yield from (path for path in inside if path.is_dir())
+    for root in filter(Path.is_dir, (folder, folder / "data")):
+        with readable(root):
+            inside = [path for path in root.iterdir() if path.name.lower() in like]
+        inside.sort(
+            key=lambda path: (like.index(path.name.lower()), path.name not in names)
+        )
+        yield from filter(Path.is_dir, inside)
 
 
 # --- Words, piece by piece ------------------------------------------------------------

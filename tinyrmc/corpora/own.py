@@ -62,7 +62,7 @@ def own(
     folder = cache.place("own", settings, path, [path])
     if (corpus := cache.read(folder, path.name)) is None:
         where = f"{path} (split {split[0]:g} {split[1]:g})"
-        sizes = MINIMUM_COUNT, vocabulary_size
+        sizes = MINIMUM_COUNT, vocabulary_size, path
         cache.write(
             folder, lambda notes: _pieces(path, split, found, notes), where, *sizes
         )

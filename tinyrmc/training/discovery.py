@@ -31,6 +31,7 @@ from typing import Any
 
 from ..config import stored_path
 from ..cores import registry
+from ..corpora.files import original
 from ..errors import NO_DOCSTRINGS, UserError, nearest
 
 GROUP = "tinyrmc.tasks"
@@ -76,9 +77,13 @@ def task_files() -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     for folder in [FOLDER, *_added_folders()]:
-        for file in sorted(folder.glob("[!_]*.py")):
-            if file.stem.isidentifier() and file.is_file():  # ._x and x copy are none
-                files.setdefault(file.stem, file)
+        own = {file.stem: file for file in sorted(folder.glob("[!_]*.py"))}
+        for name, file in own.items():
+            copied = original(name.replace("_", " ")).replace(" ", "_")
+            if copied != name and copied in own:
+                continue  # x_copy beside x
+            if name.isidentifier() and file.is_file():  # ._x and x copy are none
+                files.setdefault(name, file)
     return files
 
 
