@@ -5,7 +5,7 @@ import json
 import shlex
 
 from tinyrmc.cli.commands import Options, parse_words
-from tinyrmc.results.groups import command_words, group_runs
+from tinyrmc.results.groups import command_words, group_runs, parts
 from tinyrmc.training import discovery
 from tinyrmc.training.run import Run
 
@@ -77,6 +77,38 @@ def test_an_older_run_is_called_by_what_its_configuration_says_today():
     assert command_words(run) == "quick --model.core lstm"
     run["preset"] = "gone"
     assert command_words(run) == "quick --model.core lstm"
+
+
+def test_seeds_of_other_code_make_another_group(tmp_path):
+    a, b, c = ({"own.py": letter * 16} for letter in "abc")
+    more = {"late.py": "e" * 16}
+    found = [
+        ([a, a], {"quick": 2}),
+        ([a, a | more, {}, more], {"quick": 4}),  # imported late, or never
+        ([a, b, a], {"quick (own.py aaaaaaaa)": 2, "quick (own.py bbbbbbbb)": 1}),
+        ([a | more, b | more], {f"quick (own.py {k * 8})": 1 for k in "ab"}),
+        ([[a, c]], {"quick (own.py aaaaaaaa, from step 20 cccccccc)": 1}),
+        (
+            [a, [a, c]],
+            {
+                "quick (own.py aaaaaaaa)": 1,
+                "quick (own.py aaaaaaaa, from step 20 cccccccc)": 1,
+            },
+        ),
+    ]
+    for k, (codes, wanted) in enumerate(found):
+        runs = []
+        for seed, code in enumerate(codes):
+            first, *later = code if isinstance(code, list) else [code]
+            around = {
+                "own_code": first,
+                "later_code": dict(zip(["20"], later, strict=False)),
+            }
+            config = trained_by("nth_farthest", "quick", seed)
+            runs.append(Run.create(tmp_path / str(k), "r", config, around))
+        groups = group_runs(runs)
+        assert {name: len(members) for name, members in groups.items()} == wanted
+        assert all(parts(runs[0].config, name)[0] == "quick" for name in groups)
 
 
 def test_seeds_make_one_group_and_anything_else_another(tmp_path):

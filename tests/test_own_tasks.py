@@ -2,6 +2,7 @@
 mistakes that would go unnoticed.
 """
 
+import hashlib
 import json
 import re
 import subprocess
@@ -13,8 +14,8 @@ import pytest
 from tinyruns import output, python, read
 
 from tinyrmc import load
-from tinyrmc.cli import evaluate, train
-from tinyrmc.errors import RunError, UsageError
+from tinyrmc.cli import evaluate, report, train
+from tinyrmc.errors import RunError, UsageError, UserError
 from tinyrmc.training import Trainer, discovery
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.run import Run, is_over, load_arrays, task_from_dict
@@ -136,12 +137,64 @@ def test_a_run_keeps_what_code_ran_and_tells_what_has_changed(folder, capsys):
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [says.format(f"{name}.py") for name in NAMES]
     forget()
-    assert train.main(["--resume", "one", "--train.steps", "16"]) == 0
-    assert says.format("scaling.py") in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="scaling.py has changed since this run began"):
+        load("one")
     forget()
-    trained(folder, "--run", "two")
+    trained(folder, "--run", "two", "--init", "one")
+    assert "scaling.py has changed since this run began" in capsys.readouterr().out
     kept = json.loads(Path("two/environment.json").read_text())
     assert kept["own_commit"] == f"{commit}-dirty"
+
+    forget()
+    for steps in 16, 20:  # the second time with the same code
+        words = "--resume", "one", "--train.steps", str(steps)
+        assert train.main([*words]) == 0
+        assert says.format("scaling.py") in capsys.readouterr().err or steps == 20
+        later = json.loads(Path("one/environment.json").read_text())["later_code"]
+        assert [*later] == ["8"] and later["8"] == kept["own_code"]
+    (folder / "scaling.py").write_text("BY = 1\n")
+    forget()
+    assert evaluate.main(["one"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "note: from step 8 on it ran with another numbers_of.py, scaling.py",
+        says.format("scaling.py"),
+    ]
+    trained(folder, "--run", "three", "--init", "one")
+    capsys.readouterr()
+    assert report.main(["two", "three"]) == 0
+    out = capsys.readouterr().out
+    two, three = (
+        hashlib.sha256(f"BY = {k}\n".encode()).hexdigest()[:8] for k in (2, 1)
+    )
+    assert f"(scaling.py {two})" in out and f"(scaling.py {three})" in out
+    apart = "Runs between which a file of yours had changed stand apart"
+    assert apart in " ".join(out.split())
+
+
+def test_a_change_is_told_before_what_it_breaks(folder, capsys):
+    (folder / "sums.py").write_text(TASK.replace("    def loss(", GIVEN.format("")))
+    trained(folder, "--run", "one")
+    capsys.readouterr()
+    for old, new, says in [
+        (
+            "Linear(4, 1, seed",
+            "Linear(4, 1, bias=False, seed",
+            "'last.bias' is unknown",
+        ),
+        (
+            "x.sum(axis=1",
+            "x.max(axis=1",
+            "; restore the file that it reads (or does `d",
+        ),
+    ]:
+        text = TASK.replace("    def loss(", GIVEN.format(""))
+        (folder / "sums.py").write_text(text.replace(old, new))
+        for words in (evaluate.main, "one"), (train.main, "--resume", "one"):
+            forget()
+            with pytest.raises(UserError, match=re.escape(says)):
+                words[0]([*words[1:]])
+            told = capsys.readouterr().err
+            assert told == "note: sums.py has changed since this run began\n"
 
 
 def with_loss(folder, text, draw=None):

@@ -12,7 +12,6 @@ small file that `tinyrmc.load` and this command read.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -22,15 +21,13 @@ import numpy as np
 
 from ..backend import blas_threads
 from ..config import json_text
-from ..errors import RunError, UsageError
+from ..errors import UsageError
 from ..nn import Module
 from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
-from ..training.machine import noted_task
 from ..training.mistakes import check_given
 from ..training.networks import export_weights, open_checkpoint, restore_model
-from ..training.run import Run
 from ..training.task import Task
 from .commands import Parser, add_places, program
 
@@ -75,20 +72,12 @@ def main(argv: list[str] | None = None) -> int:
             known = ", ".join(task.splits)
             raise UsageError(f"--splits {split}: {state['run']['task']} has {known}")
     model = restore_model(task, arrays, state)
-    noted_task(state["run"], _environment(options.run))
     with blas_threads(1):
         _evaluate(task, model, state, options)
     if out is not None:
         export_weights(out, arrays, state)
         print(f"weights written to {out}", file=sys.stderr)
     return 0
-
-
-def _environment(path: Path) -> dict:
-    """The environment of the run that a path names or lies in; {} for another file."""
-    with contextlib.suppress(RunError):
-        return Run.open(path if path.is_dir() else path.parent).environment
-    return {}
 
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:

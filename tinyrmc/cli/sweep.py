@@ -40,7 +40,7 @@ from ..results.groups import last_evaluation
 from ..results.tables import show
 from ..results.text import duration, number
 from ..training import discovery
-from ..training.machine import environment, usable_cores
+from ..training.machine import changed_code, environment, usable_cores
 from ..training.run import Run, is_over, relocated, require_own_data, task_from_dict
 from ..training.telling import idle_fields
 from ..training.workers import (
@@ -101,15 +101,19 @@ def main(argv: list[str] | None = None) -> int:
     with run.writing():
         run = run.moved(described)
         cells = cells_of(run, found)
-        todo = [cell for cell in cells if not cell.state().whole]
+        before = [cell.state() for cell in cells]
+        todo = [cell for cell, at in zip(cells, before, strict=True) if not at.whole]
         print(f"{described['task']} {described['preset']}: ", end="")
         print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
         said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
+        whole = [at.run for at in before if at.whole and at.run]
+        code = Counter(x for each in whole for x in changed_code(each.last_code))
+        said += [f"{x} ({counted(n, 'run')})" for x, n in code.items()]
         for note in said:
             print(f"  note      {note}")
         print(f"  sweep     {run.path}", flush=True)
-        code = train(todo, jobs)
-    if code == 130:
+        status = train(todo, jobs)
+    if status == 130:
         print("\nstopped, and saved what was being trained")
     states = [cell.state() for cell in cells]
     if runs := [state.run for state in states if state.run is not None]:
@@ -120,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     if not all(state.whole for state in states):
         resume = f"sweep --resume {run.word}"
         print(f"go on with\n    {python()} -m tinyrmc {resume}")
-    return code
+    return status
 
 
 # --- What is asked for ----------------------------------------------------------------

@@ -37,7 +37,7 @@ from ..results.progress import Progress
 from ..results.text import duration, is_share, number, results_table, terminal_width
 from ..training import discovery
 from ..training.loop import Interrupt, run_training
-from ..training.machine import environment, noted_task
+from ..training.machine import checksummed, code_changes, environment, own_code
 from ..training.networks import warm_start
 from ..training.run import Run, extended, load_checkpoint, task_from_dict
 from ..training.task import Task
@@ -99,11 +99,12 @@ def _train(words: list[str], ranks: Any = None) -> int:
             task = kind(config)
             described = discovery.stored(names[0]) | own
             described |= discovery.cores_of(config)
-            described = noted_task(described)
+            described = checksummed(described)
         else:
             run = (ranks.run if ranks else Run).open(asked.resume)
             task, described, options = _resume_request(run, names, flags)
-            noted_task(described, run.environment)
+            for each in code_changes(described, run):
+                print(f"note: {each}", file=sys.stderr)
             held.enter_context(run.writing())
             arrays, state = load_checkpoint(run)
             run.require_metrics(state)
@@ -323,7 +324,13 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
             f"{run.config['config']['train']['steps']:,}; schedules are those of such "
             f"a run: the next learning rate is {trainer.rate():.3g}{last}"
         )
-    return run.moved(described)
+    code = own_code().get("own_code", {})
+    machine = run.environment
+    if any(digest != code.get(name, digest) for name, digest in run.last_code.items()):
+        earlier = machine.get("later_code", {}).items()
+        kept = {k: x for k, x in earlier if k.isdecimal() and int(k) < trainer.step}
+        machine = {**machine, "later_code": kept | {str(trainer.step): code}}
+    return run.moved(described, machine)
 
 
 def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> int:

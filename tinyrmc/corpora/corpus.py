@@ -131,12 +131,14 @@ def checksum(words: Iterable[str], arrays: Iterable[np.ndarray]) -> int:
     return found
 
 
-def require_same(kept: int | None, own: int) -> None:
+def require_same(
+    kept: int | None, own: int, remedy: str = "say with --data-dir where those are"
+) -> None:
     """CorpusError unless a run has kept this checksum, or none."""
     if kept not in (None, own):
         raise CorpusError(
-            "the data here are not those that the run learnt from; say with --data-dir "
-            "where those are, or begin a new run"
+            f"the data here are not those that the run learnt from; {remedy}, or begin "
+            "a new run"
         )
 
 

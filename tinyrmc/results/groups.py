@@ -34,10 +34,10 @@ def find_runs(
     """The evaluated runs that `paths` stand for, and a line for each one left out.
 
     A folder stands for the runs in it, but not for its sweeps: a sweep's own path
-    stands for its runs. Of several runs with the same configuration, text and seed, the
-    one that came farthest counts, or the last of equals. A copied run counts once, even
-    if its config.json names another seed: its metrics are the same, to the second. A
-    run is left out if the text that it learnt from is not where it was. RunError for a
+    stands for its runs. Of several runs with the same configuration, text, code and
+    seed, the one that came farthest counts, or the last of equals. A copied run counts
+    once, even if its config.json names another seed: its metrics are the same, to the
+    second. A run is left out if its text is not where it was. RunError for a
     path that is not there, or if no run is left.
 
     data_dir: where the runs' data are by now, if they have moved.
@@ -80,7 +80,8 @@ def find_runs(
             if like.config["seed"] != seed:
                 left_out.append(f"{folder} is a copy of {like.path}: equal metrics")
                 continue
-            key = task_word(run.config), words, text_of(run), seed
+            code = (*sorted(code_of(run).items()),)
+            key = task_word(run.config), words, text_of(run), seed, code
             kept = (last["step"], run)
             other = best.get(key)
             if other and other[0] > kept[0]:
@@ -134,7 +135,8 @@ def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """{command_words: runs} of each configuration of one task, the seed aside, in the
     order given. Where a configuration was trained on several texts, each is a group,
-    and says with --data-dir where its text lies.
+    and says with --data-dir where its text lies. Where files of one's own had changed,
+    each is a group, and names them in brackets.
     """
     of_words: dict[str, dict[Any, list[Run]]] = {}
     for run in runs:
@@ -148,7 +150,49 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
             if folder and len(of_texts) > 1:
                 home = "~/" if folder.startswith("~/") else ""  # for a shell to expand
                 name += f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"
-            groups.setdefault(name, []).extend(members)
+            apart = _by_code(members)
+            codes = [
+                {k: x for run in each for k, x in code_of(run).items()}
+                for each in apart
+            ]
+            for code, each in zip(codes, apart, strict=True):
+                told = [
+                    f"{file} {digest}"
+                    for file, digest in code.items()
+                    if "," in digest or {c.get(file, digest) for c in codes} != {digest}
+                ]
+                more = f" ({'; '.join(told)})" if told else ""
+                groups.setdefault(name + more, []).extend(each)
+    return groups
+
+
+def code_of(run: Run) -> dict[str, str]:
+    """{file of one's own: the beginnings of its digests, in the order in which they
+    ran} of a run: "bf96b8fa, from step 20 3247f1ef".
+    """
+    last = run.environment.get("own_code", {})
+    code = {file: digest[:8] for file, digest in last.items()}
+    for step, later in run.environment.get("later_code", {}).items():
+        for file, digest in later.items():
+            if last.get(file) != digest:
+                before = f"{code[file]}, " if file in code else ""
+                code[file] = f"{before}from step {step} {digest[:8]}"
+        last = later
+    return code
+
+
+def _by_code(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs apart where a file of one's own, that both had imported, was another."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        code = code_of(run)
+        for members in groups:
+            others = [pair for each in members for pair in code_of(each).items()]
+            if all(code.get(file, digest) == digest for file, digest in others):
+                members.append(run)
+                break
+        else:
+            groups.append([run])
     return groups
 
 

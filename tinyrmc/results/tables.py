@@ -45,6 +45,11 @@ from .text import (
 # (the head of a column, or "published" for the paper's table, and what it explains)
 LEGEND = (
     ("", "Each row is a command, without --seed and --workers."),
+    (
+        "code",
+        "Runs between which a file of yours had changed stand apart; in brackets the "
+        "beginning of its SHA-256, as in environment.json.",
+    ),
     ("paper", "*paper*: what it reports for this cell of its tables and figures."),
     (
         "",
@@ -218,6 +223,8 @@ def legend(found: Summary) -> str:
     of_tasks = _by_task(found).items()
     heads = {head for task, groups in of_tasks for head in _ran(task, groups)[0]}
     heads |= {"", "published"} if len(tables(found)) > len(of_tasks) else {""}
+    labels = " ".join(group["label"] for group in found["groups"])
+    heads |= {"code"} if re.search(r"[(;,] ?\S+ [0-9a-f]{8}\b", labels) else set()
     return " ".join(text for head, text in LEGEND if head in heads)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..config import stored_path
 from . import discovery
-from .run import read_whole
+from .run import Run, read_whole
 
 HERE = Path(__file__).resolve().parents[1]
 # of Python, of what is installed, and of tinyrmc, what a checkout has beside it, too
@@ -70,23 +70,27 @@ def environment(version: str) -> dict[str, Any]:
     }
 
 
-def noted_task(
-    config: dict[str, Any], machine: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """A run's configuration with a checksum of a task file of one's own. If it had
-    another, or if other files of one's own differ from those that its environment
-    names, `machine`, notes on stderr say so.
+def checksummed(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's configuration with a checksum of a task file of one's own."""
+    if "task_file" not in config:
+        return config
+    crc = zlib.crc32(read_whole(discovery.word_of(config)))
+    return {"task_crc": crc, **config}
+
+
+def code_changes(config: dict[str, Any], run: Run | None) -> list[str]:
+    """What is not as it was when a run of this configuration began, of the task's file
+    and, if the `run` itself is there, of others of one's own, in words.
     """
-    says = changed_code((machine or {}).get("own_code", {}))
-    if "task_file" in config:
-        crc = zlib.crc32(read_whole(discovery.word_of(config)))
-        name = f"{config['task']}.py"
-        if config.get("task_crc", crc) != crc and name not in " ".join(says).split():
-            says.append(f"{name} has changed since this run began")
-        config = {"task_crc": crc, **config}
-    for each in says:
-        print(f"note: {each}", file=sys.stderr)
-    return config
+    says, ran = [], run.environment.get("own_code", {}) if run else {}
+    for step, later in run.environment.get("later_code", {}).items() if run else ():
+        other = [name for name, digest in later.items() if ran.get(name) != digest]
+        says.append(f"from step {step} on it ran with another {', '.join(other)}")
+        ran = later
+    says += changed_code(ran)
+    name, now = f"{config['task']}.py", checksummed(config).get("task_crc")
+    known = ran or config.get("task_crc", now) == now
+    return says if known else [*says, f"{name} has changed since this run began"]
 
 
 def usable_cores() -> list[int]:

@@ -233,10 +233,10 @@ def check_sums(task: Any, model: Module, batch: Batch) -> list[str]:
             seen = {"one": f"{total:.6g} with {count:.6g}"}
             seen["two"] = f"{both:.6g} with {twofold:.6g}"
             raise mistake(task, "mean", which=says, **seen)
-    (both, count), _, *each = (pairs["loss"] for pairs in found)
-    one, other = (total for total, _ in each)
+    (both, count), _, *halves = (pairs["loss"] for pairs in found)
+    one, other = (total for total, _ in halves)
     off = abs(both - one - other) > 1e-3 * (abs(one) + abs(other))
-    if not off or count != sum(n for _, n in each):
+    if not off or count != sum(n for _, n in halves):
         return []
     says = f"the loss of two examples together is {both:.6g}, and of each alone "
     says += f"{one:.6g} and {other:.6g}: something mixes the examples of a batch, such "

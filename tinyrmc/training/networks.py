@@ -11,7 +11,9 @@ import contextlib
 import dataclasses
 import operator
 import os
-from collections.abc import Iterable
+import sys
+import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +29,7 @@ from ..nn import Constant, Module
 from ..nn.layers import made_as, tie, ties, walk
 from ..nn.settings import classes_in, described, rebuilt, settings_of
 from .discovery import core_files, load_cores_of, load_task_of, stored, task_of
+from .machine import code_changes
 from .run import (
     Run,
     fitting,
@@ -51,11 +54,22 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 
     data_dir: where its data are now, if they have moved.
 
-    RunError says what is wrong with it.
+    RunError says what is wrong with it. Notes on stderr tell of code that has changed.
     """
     arrays, state = read_network(path, data_dir)
     require_run(state, path)
-    return task_from_dict(state["run"]), arrays, state
+    task = task_from_dict(state["run"])
+    for each in () if isinstance(path, Run) else changes(path, state["run"]):
+        print(f"note: {each}", file=sys.stderr)
+    return task, arrays, state
+
+
+def changes(path: str | Path, run_config: dict) -> list[str]:
+    """The `code_changes` of the run that a path names or lies in."""
+    run = None
+    with contextlib.suppress(RunError):
+        run = Run.open(path if os.path.isdir(path) else Path(path).parent)
+    return code_changes(run_config, run)
 
 
 def read_network(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
@@ -150,12 +164,21 @@ MODULE = "module", "parts", "ties", "tasks", "cores", "core_files"
 
 
 def load_model(
-    path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
+    path: str | Path,
+    data_dir: Path | None = None,
+    classes: Iterable[type] = (),
+    tell: Callable[[str], Any] | None = None,
 ) -> Module:
-    """A run's network, or the module that `save_module` wrote: see `tinyrmc.load`."""
+    """A run's network, or the module that `save_module` wrote: see `tinyrmc.load`.
+
+    tell: is told of code that has changed; None: a UserWarning is.
+    """
     arrays, state = read_network(path, data_dir)
     if "module" not in state:
-        return restore_model(task_from_dict(state["run"]), arrays, state)
+        task = task_from_dict(state["run"])
+        if says := "; ".join(changes(path, state["run"])):
+            tell(says) if tell else warnings.warn(says, stacklevel=3)
+        return restore_model(task, arrays, state)
     modules = [*load_cores_of(state), *map(load_task_of, state.get("tasks", ()))]
     for name in state.get("cores", ()):
         if name not in cores.registry.cores():
@@ -302,7 +325,9 @@ def warm_start(model: Module, path: Path, run_config: dict) -> str:
     """
     path = path.expanduser()
     data_dir = run_config.get("places", {}).get("data_dir")
-    source = load_model(path, Path(data_dir).expanduser() if data_dir else None)
+    told: list[str] = []
+    folder = Path(data_dir).expanduser() if data_dir else None
+    source = load_model(path, folder, tell=told.append)
     run_config["init"] = stored_path(path) if path.exists() else str(path)
     found = source.arrays()
     own = model.arrays()
@@ -313,7 +338,7 @@ def warm_start(model: Module, path: Path, run_config: dict) -> str:
             f"are {', '.join([*found][:3])} ..., here {', '.join([*own][:3])} ..."
         )
     model.load_parameters(own | taken)
-    says = [f"{len(taken)} of {len(own)} parameters from {path}"]
+    says = [f"{len(taken)} of {len(own)} parameters from {path}", *told]
     for name in sorted({*own, *found} - taken.keys()):
         here, there = (x[name].shape if name in x else "none" for x in (own, found))
         says.append(f"not taken: {name}, {there} there, {here} here")

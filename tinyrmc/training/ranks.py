@@ -88,7 +88,7 @@ class Onlooker(Run):
         """Rank 0 has the lock."""
         return contextlib.nullcontext()
 
-    def moved(self, config):
+    def moved(self, config, environment=None):
         """The run as it is."""
         return self
 

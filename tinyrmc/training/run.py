@@ -65,7 +65,7 @@ from ..config import (
 )
 from ..errors import ConfigError, RunError, UsageError, counted, unknown, why
 from .discovery import load_cores_of, load_task_of
-from .task import Task
+from .task import ITS_FILES, Task
 
 # --- Files that are written whole or not at all ---------------------------------------
 
@@ -177,6 +177,9 @@ def _is_of(value: Any, kind: Any) -> bool:
         return type(value) is int and value >= 0 and not overflows(value)
     if kind is float:
         return type(value) in (int, float) and not overflows(value)
+    if typing.get_origin(kind) is dict:
+        _, of = typing.get_args(kind)
+        return isinstance(value, dict) and all(_is_of(x, of) for x in value.values())
     if typing.get_origin(kind) is list:
         (of,) = typing.get_args(kind)
         return isinstance(value, list) and all(_is_of(each, of) for each in value)
@@ -189,8 +192,9 @@ def misfit(
     """The fault of a value from JSON that should be an object, in words; None if
     nothing is.
 
-    kinds: {key: `Count`, float, str, bool, dict, list, list[one of these], None or a
-        union}; whole numbers pass as float. Other keys may say anything.
+    kinds: {key: `Count`, float, str, bool, dict, list, list[one of these], None
+        or a union, dict[str, one of these]}; whole numbers pass as float. Other keys
+        may say anything.
     needed: the keys that must be there.
     """
     if not isinstance(value, dict):
@@ -386,7 +390,8 @@ ENVIRONMENT = {
     **dict.fromkeys(("python", "numpy", "blas", "device"), str),
     "git_commit": str | None,
     "own_commit": str,
-    "own_code": dict,
+    "own_code": dict[str, str],
+    "later_code": dict[str, dict[str, str]],  # from a step on, of a run that went on
     "cores": Count | None,
     "workers": Count,
     "ranks": Count,
@@ -450,15 +455,25 @@ class Run:
         around = _read_object(path / "environment.json", ENVIRONMENT)
         return cls(path, config, around)
 
-    def moved(self, config: Mapping[str, Any]) -> Run:
-        """The run with another configuration, in its file too.
+    def moved(
+        self, config: Mapping[str, Any], environment: Mapping[str, Any] | None = None
+    ) -> Run:
+        """The run with another configuration, or environment, in their files too.
 
-        For one that says anew where things are.
+        For one that says anew where things are, or what went on with it.
         """
-        if config == self.config:
-            return self
-        config = _write_object(self.path / "config.json", config)
-        return Run(self.path, config, self.environment)
+        files: dict[str, Any] = {"config": config}
+        files["environment"] = environment or self.environment
+        for name, value in files.items():
+            if value != getattr(self, name):
+                files[name] = _write_object(self.path / f"{name}.json", value)
+        return Run(self.path, **files)
+
+    @property
+    def last_code(self) -> dict[str, str]:
+        """The digests of the files of one's own with which it was trained last."""
+        first = self.environment.get("own_code", {})
+        return [first, *self.environment.get("later_code", {}).values()][-1]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -841,7 +856,8 @@ def require_own_data(run: Run, task: Task) -> None:
     if kept is not None and (own := task.text_checksum) is not None:
         from ..corpora import require_same as require_same_text
 
-        require_same_text(kept, own)
+        moved = "data_dir" in run.config.get("places", {})
+        require_same_text(kept, own, **{} if moved else {"remedy": ITS_FILES})
 
 
 def require_run(state: Any, path: str | Path) -> None:

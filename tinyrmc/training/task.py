@@ -25,6 +25,9 @@ from .streams import Batch, Epochs, Samples, Stream
 from .telling import Told
 from .testing import Tested
 
+# what to do where `data` gives other examples than before
+ITS_FILES = "restore the file that it reads (or does `data` draw from np.random?)"
+
 
 class Task(Tested, Told):
     """A task, as learning needs it.
@@ -215,4 +218,4 @@ class Task(Tested, Told):
         is refused; pop what you read from older ones.
         """
         if self._parts:
-            require_same(state.get("text"), self.text_checksum or 0)
+            require_same(state.get("text"), self.text_checksum or 0, ITS_FILES)
