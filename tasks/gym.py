@@ -69,7 +69,8 @@ class WorldConfig:
                 make = functools.partial(_keeping, make, [*self.keep])
             return GymnasiumWorld(make, self.limit, held_out=held_out)
         except (gymnasium.error.Error, ImportError, IndexError, TypeError) as error:
-            raise UsageError(f"--world.id {self.id}: {error}") from error
+            says = "; `file:Name-v0` imports file.py, of this folder or of PYTHONPATH"
+            raise UsageError(f"--world.id {self.id}: {error}{says}") from error
 
 
 def _keeping(make, keep):
@@ -128,6 +129,9 @@ class Task(ActingTask):
     @functools.cached_property
     def world(self):
         return self.config.world.make(held_out=False)
+
+    def notes(self):
+        return self.world.notes
 
     @functools.cached_property
     def held_out_world(self):

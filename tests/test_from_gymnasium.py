@@ -204,6 +204,59 @@ def test_what_cannot_be_a_world_is_refused():
             make(**words).make(held_out=False)
 
 
+BROKEN = [  # (a line of its step or reset, another in its place, what is said)
+    (
+        "return self.seen, {}",
+        "return self.seen",
+        "reset of <.*; it must give (observation, info)",
+    ),
+    (
+        "return self.seen, 1.0, False, False, {}",
+        "return self.seen, 1.0, False, {}",
+        "step of <.*it gave (array(.*; it must give (observation, reward, ter",
+    ),
+    ("1.0", "'a'", "step of <.*the reward a finite number"),
+    ("1.0", "np.nan", "step of <.*: TypeError: the reward is nan; it must"),
+    ("seed=None, ", "", "reset of <.*unexpected keyword argument 'seed'"),
+    ("self.seen = np.zeros(2)", "self.seen = np.zeros(3)", "> shows array([0., 0., 0."),
+    (
+        "self.seen = np.zeros(2)",
+        "self.seen = None",
+        "> shows None, which its observati",
+    ),
+    (
+        "self.seen += action",
+        "self.sen += action",
+        "test_from_gymnasium.py, line 7, in step: AttributeError: 'Own' object has no",
+    ),
+]
+OWN = """class Own(gymnasium.Env):
+    action_space, observation_space = spaces.Discrete(2), spaces.Box(-9, 9, (2,))
+    def reset(self, *, seed=None, options=None):
+        self.seen = np.zeros(2)
+        return self.seen, {}
+    def step(self, action):
+        self.seen += action
+        return self.seen, 1.0, False, False, {}
+"""
+
+
+def test_a_mistake_in_an_environment_is_one_line():
+    def world(text):
+        names = dict(globals())
+        exec(compile(text, __file__, "exec"), names)
+        return GymnasiumWorld(names["Own"], limit=3)
+
+    assert world(OWN).notes == []
+    for old, new, says in BROKEN:
+        assert OWN.count(old) == 1
+        says = ".*".join(map(re.escape, says.split(".*")))
+        with pytest.raises(WorldError, match=says):
+            world(OWN.replace(old, new))
+    (note,) = world(OWN.replace("np.zeros(2)", "np.random.random(2)")).notes
+    assert "played twice from reset(seed=0), differs: no run" in note
+
+
 @pytest.fixture
 def corridor(tmp_path, monkeypatch):
     """The example of the documents, in the current folder."""

@@ -13,7 +13,11 @@ other, on the host.
 
 from __future__ import annotations
 
+import math
+import os
+import textwrap
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,9 +82,22 @@ class GymnasiumWorld(World):
         self.observation = {name: _described(part, env) for name, part in parts}
         if isinstance(self.observation.get("view"), Numbers):
             self.observation["seen"] = self.observation.pop("view")
+        self.notes = self._tried(env)
         # environments by the level that they have played, the one last used last
         self._live: dict[tuple[int, bytes], Any] = {}
         self._most, self._lock = 0, threading.Lock()
+
+    def _tried(self, env: Any) -> list[str]:
+        """Play a step of a level twice: a note, if that shows something else."""
+        seen = []
+        for _ in range(2):
+            shown, _ = _asked(env, "reset", seed=0)
+            moved, reward, *_ = _asked(env, "step", self._first_action)
+            seen.append([*self._parts(env, shown), *self._parts(env, moved), reward])
+        if all(map(np.array_equal, *seen)):
+            return []
+        says = f"{env}, played twice from reset(seed=0), differs: no run can be "
+        return [f"{says}repeated or resumed exactly; draw from self.np_random alone"]
 
     def _start(self, noise):
         xp = namespace(noise)
@@ -97,8 +114,8 @@ class GymnasiumWorld(World):
         with self._lock:
             for row, seed in enumerate(state["seed"]):
                 env = self._some_environment()
-                seen, _ = env.reset(seed=int(seed))
-                self._write(state, row, seen)
+                seen, _ = _asked(env, "reset", seed=int(seed))
+                self._write(env, state, row, seen)
                 self._live[int(seed), b""] = env
         return state
 
@@ -112,9 +129,9 @@ class GymnasiumWorld(World):
                 seed, taken = int(state["seed"][row]), int(state["steps"][row])
                 played = state["actions"][row]
                 env = self._environment_of(seed, played[:taken].tobytes())
-                result = env.step(self._first_action + int(action))
+                result = _asked(env, "step", self._first_action + int(action))
                 seen, reward[row], terminated[row], truncated[row], _ = result
-                self._write(state, row, seen)
+                self._write(env, state, row, seen)
                 played[taken] = action
                 self._live[seed, played[: taken + 1].tobytes()] = env
         state["steps"] += 1
@@ -127,19 +144,32 @@ class GymnasiumWorld(World):
     def observe(self, state):
         return {name: state[f"saw/{name}"].copy() for name in self.observation}
 
-    def _write(self, state: State, row: int, seen: Any) -> None:
-        parts = seen if self._named else dict.fromkeys(self.observation, seen)
-        for name in self.observation:
-            state[f"saw/{name}"][row] = parts[name]
+    def _write(self, env: Any, state: State, row: int, seen: Any) -> None:
+        for name, part in zip(self.observation, self._parts(env, seen), strict=True):
+            state[f"saw/{name}"][row] = part
+
+    def _parts(self, env: Any, seen: Any) -> list[np.ndarray]:
+        """The arrays of an observation; WorldError unless its space has such."""
+        try:
+            parts = [seen[k] for k in self.observation] if self._named else [seen]
+            arrays = [np.asarray(x, float) for x in parts]
+        except (TypeError, ValueError, LookupError):
+            arrays = []
+        spaces = self.observation.values()
+        if [x.shape for x in arrays] != [x.shape for x in spaces]:
+            shown = textwrap.shorten(repr(seen), 60, placeholder=" ...")
+            says = f"which its observation_space, {env.observation_space}, has not"
+            raise WorldError(f"{env} shows {shown}, {says}")
+        return arrays
 
     def _environment_of(self, seed: int, played: bytes) -> Any:
         """The environment that has played these actions after this seed."""
         env = self._live.pop((seed, played), None)
         if env is None:
             env = self._some_environment()
-            env.reset(seed=seed)
+            _asked(env, "reset", seed=seed)
             for action in played:
-                env.step(self._first_action + action)
+                _asked(env, "step", self._first_action + action)
         return env
 
     def _some_environment(self) -> Any:
@@ -147,6 +177,36 @@ class GymnasiumWorld(World):
         if self._live and len(self._live) >= self._most:
             return self._live.pop(next(iter(self._live)))
         return self._make()
+
+
+GIVES = {
+    "reset": "observation, info",
+    "step": "observation, reward, terminated, truncated, info",
+}
+
+
+def _asked(env: Any, method: str, *words: Any, **named: Any) -> tuple:
+    """What a method of an environment gives; WorldError, with the place in its file,
+    for an exception, and for what Gymnasium does not allow.
+    """
+    gives = GIVES[method]
+    try:
+        found = getattr(env, method)(*words, **named)
+        if not isinstance(found, tuple) or len(found) != gives.count(",") + 1:
+            raise TypeError(f"it gave {textwrap.shorten(repr(found), 60)}")
+        if method == "step" and not math.isfinite(found[1]):
+            raise TypeError(f"the reward is {found[1]!r}")
+    except Exception as error:
+        places = traceback.extract_tb(error.__traceback__)[1:]
+        places = [each for each in places if "site-packages" not in each.filename]
+        where = f"{method} of {env}"
+        says = f"; it must give ({gives}), the reward a finite number"
+        if places:  # in its own file
+            file, line, function, _ = places[-1]
+            where = f"{os.path.basename(file)}, line {line}, in {function}"
+            says = ""
+        raise WorldError(f"{where}: {type(error).__name__}: {error}{says}") from error
+    return found
 
 
 def _described(space: Any, env: Any) -> Codes | Numbers:
