@@ -220,9 +220,9 @@ BROKEN = [  # (a line of its step or reset, another in its place, what is said)
     ("seed=None, ", "", "reset of <.*unexpected keyword argument 'seed'"),
     ("self.seen = np.zeros(2)", "self.seen = np.zeros(3)", "> shows array([0., 0., 0."),
     (
-        "self.seen = np.zeros(2)",
-        "self.seen = None",
-        "> shows None, which its observati",
+        "return self.seen, {}",
+        "return 'a', {}",
+        "> shows 'a', which its observatio",
     ),
     (
         "self.seen += action",

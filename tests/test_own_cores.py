@@ -1,6 +1,7 @@
 """A core of one's own, in one file outside the package, is a core like any other."""
 
 import dataclasses
+import importlib
 import json
 import os
 import re
@@ -381,5 +382,28 @@ def test_a_wrong_output_size_is_the_cores(file):
     core = Named(3, 2, 0)
     core.output_size, state = 5, core.initial_state(4)
     says = r"Named says output_size = 5, and its outputs are \[4, 2\]; they must be"
+    inputs = np.zeros((4, 6, 3), np.float32)
     with pytest.raises(ValueError, match=says):
-        core.unroll(np.zeros((4, 6, 3), np.float32), state)
+        core.unroll(inputs, state)
+
+    class Alone(Named):
+        def __call__(self, inputs, state, trace=None):
+            return super().__call__(inputs, state)[0]
+
+    says = r"Alone: a step must give \(output, state\), not a Tensor"
+    with pytest.raises(TypeError, match=says):
+        Alone(3, 2, 0).unroll(inputs, state)
+
+
+def test_a_file_that_ran_twice_has_two_classes_of_a_name(file, monkeypatch):
+    monkeypatch.syspath_prepend(file.parent)
+    own = importlib.import_module("mycores").FadingConfig(3)
+    discovery.load_cores([str(file)])
+    says = (
+        r"FadingConfig\(.*\) of mycores, which is tinyrmc_tasks.mycores_\w+'s: its fi"
+    )
+    with pytest.raises(
+        ValueError, match=says + "le ran twice, call load_cores before you"
+    ):
+        CoreConfig("fading", settings={"fading": own})
+    sys.modules.pop("mycores")

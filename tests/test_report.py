@@ -102,6 +102,15 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     assert tables.trained_on(found) == "Trained on A processor, 4 cores, 2 workers."
 
 
+def test_a_run_that_was_cut_short_is_no_failure(larger):
+    """A sweep that Ctrl-C stopped: the set that counts has not been measured."""
+    runs = [logged(larger, seed, (0.6, 0.7 + seed)) for seed in range(3)]
+    found = tables.summary(runs)["groups"][0]
+    del found["runs"][0]["test_accuracy"]
+    found["runs"][1]["test_accuracy"] = None  # it diverged
+    assert tables._success(found)[1] == "1 of 2"
+
+
 def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(
     larger,
 ):

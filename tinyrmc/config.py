@@ -251,7 +251,11 @@ def _misfit(value: Any, hint: Any) -> str | None:
     if Path in (hint, *typing.get_args(hint)):  # JSON has it as a text
         return None
     if dataclasses.is_dataclass(hint):
-        return f"must be a {getattr(hint, '__name__', hint)}, not {shown(value)}"
+        name, module = type(value).__name__, type(value).__module__
+        twice = name == getattr(hint, "__name__", "")
+        known = f", which is {hint.__module__}'s: its file ran twice, call load_cores"
+        says = f"must be a {getattr(hint, '__name__', hint)}, not {shown(value)}"
+        return says + f" of {module}{known} before you import it" * twice
     try:
         _, says = wanted(hint)
     except TypeError:  # no flag has it

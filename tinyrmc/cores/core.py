@@ -168,7 +168,11 @@ class Core(Module):
             before = state
             if is_first is not None and renews[t]:
                 state = select_state(is_first[:, t], begin, state)
-            output, state = step(*parts, state, trace)
+            given = step(*parts, state, trace)
+            if not isinstance(given, (tuple, list)) or len(given) != 2:
+                says = f"{type(self).__name__}: a step must give (output, state), not "
+                raise TypeError(f"{says}a {type(given).__name__}")
+            output, state = given
             if lengths is not None:  # what has ended begins no new episode either
                 state = select_state(lengths > t, state, before)
             outputs.append(output)

@@ -452,9 +452,7 @@ def _map_size(c: CoreConfig, core: Any) -> str:
     colour="#7F4F24",
 )
 def _conv_lstm(c: CoreConfig, input_size: Any, seed: Seed) -> Core:
-    """an LSTM of convolutions, which remembers in maps (all others read the numbers of
-    a map in a row)
-    """
+    """an LSTM of convolutions, which remembers in maps (others read them in rows)"""
     if isinstance(input_size, int):
         numbers = f"vectors of {input_size} numbers; choose another core"
         raise ValueError(f"model.core conv_lstm reads maps, and here are {numbers}")

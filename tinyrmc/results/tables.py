@@ -373,7 +373,8 @@ def _success(group: Summary) -> tuple[str, str]:
     if mark is None:
         return "success", ""
     least, sign = ("at most", -1) if group["lower"] else ("at least", 1)
-    values = [run.get(metric) for run in group["runs"]]
+    # a run that was cut short has none; one that diverged has None
+    values = [run[metric] for run in group["runs"] if metric in run]
     reached = [v for v in values if v is not None and sign * v >= sign * mark]
     head = f"success: {least} {number(metric, mark)}"
     return head, f"{len(reached)} of {len(values)}"
