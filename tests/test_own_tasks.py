@@ -2,6 +2,7 @@
 mistakes that would go unnoticed.
 """
 
+import csv
 import hashlib
 import json
 import re
@@ -357,7 +358,14 @@ def test_the_best_weights_on_the_validation_set_are_kept(validated, capsys):
     assert evaluate.main(["run", "--splits", "test", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["test_loss"] != found
     Task.losses = iter([1.0] * 9)
+    assert report.main(["run", "--best", "--out", "best.csv"]) == 0
+    assert "weights that did best on the val" in capsys.readouterr().out
+    (row,) = csv.DictReader(Path("best.csv").read_text().splitlines())
+    assert float(row["test_loss_mean"]) == found
+    Task.losses = iter([1.0] * 9)
     assert train.main([*validated, "2", "--run", "none", "--train.no-keep-best"]) == 0
+    with pytest.raises(RunError, match=r"--best: none has no best\.npz; runs have one"):
+        report.main(["none", "--best"])
     assert not Run.open("none").best.exists()
     with pytest.raises(UsageError, match=r"none has no best\.npz; runs have one"):
         evaluate.main(["none", "--best"])

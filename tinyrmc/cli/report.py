@@ -35,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     add("paths", nargs="+", type=Path, metavar="RUNS", help=says)
     says = "show every seed instead, by the main metrics"
     add("--seeds", action="store_true", help=says)
+    says = "the weights that did best on the validation set, not the last ones"
+    add("--best", action="store_true", help=says)
     says = "write the table there (.md, or .csv for the numbers alone), and beside it "
     says += "a .json; a table written before is replaced"
     add("--out", type=Path, metavar="FILE", help=says)
@@ -46,5 +48,5 @@ def main(argv: list[str] | None = None) -> int:
     runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    show(runs, out, options.seeds)
+    show(runs, out, options.seeds, options.best)
     return 0

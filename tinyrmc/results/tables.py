@@ -18,13 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import blas_threads
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
 from ..training.discovery import load_task_of
+from ..training.networks import restore_model
 from ..training.run import (
     Run,
     explained,
     is_over,
+    load_arrays,
     parsed,
     read_whole,
     replace,
@@ -45,6 +48,11 @@ from .text import (
 # (the head of a column, or "published" for the paper's table, and what it explains)
 LEGEND = (
     ("", "Each row is a command, without --seed and --workers."),
+    (
+        "best",
+        "All numbers are of the weights that did best on the validation set, at these "
+        "*steps*.",
+    ),
     (
         "code",
         "Runs between which a file of yours had changed stand apart; in brackets the "
@@ -86,8 +94,9 @@ Summary = dict[str, Any]  # what JSON can hold
 # --- From runs to records -------------------------------------------------------------
 
 
-def summary(runs: list[Run]) -> Summary:
-    """The groups of evaluated runs, in the order of tasks and runs.
+def summary(runs: list[Run], best: bool = False) -> Summary:
+    """The groups of evaluated runs, in the order of tasks and runs. `best`: with the
+    weights that did best on the validation set, which are evaluated now.
 
     "groups"   a `group_summary` of each configuration, whatever the seed
     "not_run"  the published cells of these tasks that no run stands for: {"task",
@@ -97,9 +106,10 @@ def summary(runs: list[Run]) -> Summary:
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(task_word(run.config), []).append(run)
-    found: Summary = {"groups": [], "not_run": []}
+    found: Summary = {"groups": [], "not_run": []} | ({"best": True} if best else {})
     for word, members in of_tasks.items():
-        groups = [group_summary(*group) for group in group_runs(members).items()]
+        apart = group_runs(members).items()
+        groups = [group_summary(label, each, best) for label, each in apart]
         task = load_task_of(members[0].config).Task
         ran = {cell for group in groups for cell in group["cells"]}
         found["groups"] += groups
@@ -112,13 +122,15 @@ def summary(runs: list[Run]) -> Summary:
     return found
 
 
-def group_summary(label: str, runs: list[Run]) -> Summary:
+def group_summary(label: str, runs: list[Run], best: bool = False) -> Summary:
     """Evaluated runs of one configuration: their records, what they share, and the mean
     and the top of each number that all of them have.
     """
     config = runs[0].config
     task = task_from_dict(runs[0].config)
     records = [run_summary(run, task) for run in runs]
+    if best:
+        records = [x | _of_best(run) for x, run in zip(records, runs, strict=True)]
     measured = {*task.held_out_metrics(records[0]), f"best_batch_{task.headline}"}
     values = {
         name: [record[name] for record in records]
@@ -192,6 +204,24 @@ def run_summary(run: Run, task: Task) -> Summary:
     }
 
 
+def _of_best(run: Run) -> Summary:
+    """The step of a run's best weights, and their metrics on all held-out sets."""
+    if not run.best.exists():
+        raise RunError(
+            f"--best: {run.path} has no best.npz; runs have one that had a finite "
+            "result on a validation set (--train.keep-best)"
+        )
+    arrays, state = load_arrays(run.best)
+    task = task_from_dict(run.config)
+    model = restore_model(task, arrays, state)
+    found = {"step": state["step"]}
+    with blas_threads(1):
+        for split in task.splits:
+            sums = task.evaluate(model, 0, 1, np, *task.naming(split))
+            found |= task.named(split, sums)
+    return found
+
+
 # --- From records to rows -------------------------------------------------------------
 
 
@@ -224,6 +254,7 @@ def legend(found: Summary) -> str:
     heads = {head for task, groups in of_tasks for head in _ran(task, groups)[0]}
     heads |= {"", "published"} if len(tables(found)) > len(of_tasks) else {""}
     labels = " ".join(group["label"] for group in found["groups"])
+    heads |= {"best"} & found.keys()
     heads |= {"code"} if re.search(r"[(;,] ?\S+ [0-9a-f]{8}\b", labels) else set()
     return " ".join(text for head, text in LEGEND if head in heads)
 
@@ -443,12 +474,14 @@ def commands(found: Summary) -> str:
 # --- Telling it -----------------------------------------------------------------------
 
 
-def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
+def show(
+    runs: list[Run], out: Path | None, every_seed: bool = False, best: bool = False
+) -> None:
     """Print the tables of evaluated runs. `out`: write them there, as `as_csv` does or
     in Markdown below what was written by hand, and what they were made of to the JSON
     file beside it.
     """
-    found = summary(runs)
+    found = summary(runs, best)
     width = terminal_width()
     for rows in seed_tables(found) if every_seed else tables(found):
         print(f"{aligned(rows, width)}\n")
