@@ -8,8 +8,10 @@ NAMES = (
     "steps 100 to 200, where n is 0",
     "steps 100 to 200, elsewhere",
     "the last 200 steps",
-    "the last 200 steps, misled",
-    "share of questions that mislead",
+    "the last 200 steps, its sign leads",
+    "the last 200 steps, its sign misleads",
+    "share of questions whose sign leads",
+    "share of questions whose sign misleads",
 )
 
 
@@ -18,9 +20,10 @@ NAMES = (
         n["steps 100 to 200, where n is 0"].low > 0.99
         and 0.45 < n["steps 100 to 200, elsewhere"].low
         and n["steps 100 to 200, elsewhere"].high < 0.55
-        and abs(n["share of questions that mislead"].mean - 1 / 18) < 0.001
+        and abs(n["share of questions whose sign leads"].mean - 3 / 18) < 0.001
+        and abs(n["share of questions whose sign misleads"].mean - 1 / 18) < 0.001
         and n["the last 200 steps"].low > 17 / 18
-        and n["the last 200 steps, misled"].low > 0.5
+        and n["the last 200 steps, its sign misleads"].low > 0.5
     ),
     show=".1%",
 )
@@ -32,8 +35,8 @@ def begins_to_compare():
     In the end it is right in {the last 200 steps:.1%}, above the highest line, if not
     by much.
 
-    With nothing else it would be wrong in all of them, and it is right in
-    {the last 200 steps, misled:.0%}.
+    It is right in {the last 200 steps, its sign leads:.0%} of the first kind and in
+    {the last 200 steps, its sign misleads:.0%} of the second.
     """
     found = {name: [] for name in NAMES}
     for seed in (2, 0, 1):
@@ -45,7 +48,9 @@ def begins_to_compare():
             early[~easy].mean(),
             late.mean(),
             late[asked[-200:] == 2].mean(),
+            late[asked[-200:] == 3].mean(),
             np.mean(asked == 2),
+            np.mean(asked == 3),
         )
         for name, share in zip(NAMES, shares, strict=True):
             found[name].append(share)
