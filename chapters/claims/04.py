@@ -16,10 +16,8 @@ RATES = {"rate 1/100": 0.01, "rate 1/60": 0.05 / 3, "rate 1/20": 0.05}
             for rate in ("rate 1/60", "rate 1/20")
         )
         and all(
-            n[f"right, {rate}"].mean
-            < n[f"alone, {rate}"].mean
-            < n[f"wrong, {rate}"].mean
-            for rate in RATES
+            n[f"right, {r}"].mean < n[f"alone, {r}"].mean < n[f"wrong, {r}"].mean
+            for r in RATES
         )
         and n["alone, rate 1/100"].high > n["wrong, rate 1/100"].low
         and max(n[f"wrong, {rate}"].high for rate in RATES) < 0.5 * n["first loss"].low

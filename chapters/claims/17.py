@@ -50,12 +50,10 @@ def extra_nats(model, ids, T=50):
         and n["LSTM 3 to 5"].low > n["RMC 3 to 5"].high
         and min(n["LSTM 3 to 5"].low, n["RMC 3 to 5"].low) > 0.01
         and max(n["LSTM 6 to 10"].high, n["RMC 6 to 10"].high) < 0.02
-        and all(
-            abs(x) < 0.003
-            for name in NAMES
-            for band in ("11 to 25", "26 to 50")
-            for x in n[f"{name} {band}"]
+        and max(
+            abs(x) for k in n if k[4:].strip() in ("11 to 25", "26 to 50") for x in n[k]
         )
+        < 0.003
         and min(n[f"{x} {band}, others read"].low for x in NAMES for band in BANDS) > 2
         and 3 * n["LSTM word 1, after others"].high < n["LSTM word 1"].low
         and by_chance(n["RMC word 1"], n["RMC word 1, after others"]) > 0.05
