@@ -298,8 +298,11 @@ def test_what_cannot_be_registered_is_refused(file):
     file.write_text("x = 1")
     with pytest.raises(UserError, match=r"it registers no core; see"):
         discovery.load_cores([str(file)])
-    with pytest.raises(UserError, match=r"there is no file gone.py with a core"):
-        train.main(["nth_farthest", "--core", "gone.py"])
+    for word, says in ("gone.py", "see register_core"), ("mycores", "mean mycores.py?"):
+        with pytest.raises(
+            UserError, match=r"there is no Python file.*core; .*" + says
+        ):
+            train.main(["nth_farthest", "--core", str(file.with_name(word))])
 
 
 def test_a_distribution_can_bring_one(file, tmp_path):

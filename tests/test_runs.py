@@ -295,6 +295,9 @@ def test_what_json_cannot_hold_is_told_and_changes_nothing(run):
 
 def test_what_is_no_run_directory_is_refused(tmp_path, run):
     assert "give the path of a run directory" in error_of(Run.open, tmp_path / "none")
+    Run.create(tmp_path / "several", "run", {}, {})
+    says = "give the path of a run directory, such as one of those in it"
+    assert says in error_of(Run.open, tmp_path / "several")
     assert f"cannot read {tmp_path / 'config.json'}: No such file" in error_of(
         Run.open, tmp_path
     )

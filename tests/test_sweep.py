@@ -335,7 +335,7 @@ BAD_WORDS = {
     "larger --grid model.linear=true,maybe": "model.linear=maybe: --model.linear is Tr",
     "larger --grid model.depth=1 --model.depth=2": "--model.depth is in --grid, too; l",
     "larger --grid model.linear=true --model.no-linear": "--model.linear is in --grid",
-    "larger --grid model.width=3 --model.depth 2": "every combination cannot be: mode",
+    "larger --grid model.width=3 --model.depth 2": "no combination can be trained: e",
     "larger --grid model.width=2 --seeds=": "--seeds takes different numbers",
     "larger --grid model.width=2 --train.stpes 5": "unknown flag '--train.stpes'; did",
     "larger --grid model.width=2 --seed 1": "--seed is for one run; a sweep takes",

@@ -90,7 +90,9 @@ def main(argv: list[str] | None = None) -> int:
     found, notes = combinations(described)
     gpu = any(options.device == "cuda" for *_, options in found)
     most = min(len(described["seeds"]) * len(found), 1 if gpu else len(usable_cores()))
-    jobs = options.jobs or most
+    if options.jobs:
+        described["jobs"] = options.jobs
+    jobs = described.get("jobs", most)
     if run is None:
         told = any(options.workers for *_, options in found)
         if jobs > 1 and not told:  # each has its share of the cores
@@ -293,7 +295,7 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
                 if any(field == k or field.startswith(f"{k}.") for k in names):
                     notes[f"{field} is without effect {where}"] += 1
     if not found:
-        raise UsageError(f"--grid: every combination {next(iter(notes))}")
+        raise UsageError(f"no combination can be trained: each {next(iter(notes))}")
     return found, notes
 
 

@@ -108,6 +108,7 @@ def draw_curves(
         training = [line for line in first if task.is_final(line)]
     cores = [*map(core_of, configs)]
     with explained(f"write {out}", ELSEWHERE):
+        out.parent.mkdir(parents=True, exist_ok=True)
         return figures.learning_curve(
             out, lines, references, metrics, title, against, cores, training
         )

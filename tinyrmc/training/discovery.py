@@ -17,6 +17,7 @@ A file of your own may import the files beside it, as a script may.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import hashlib
 import importlib.metadata
@@ -236,7 +237,10 @@ def load_cores(words: Iterable[str]) -> list[ModuleType]:
     for word in words:
         file = _whole(word)
         if file.suffix != ".py" or not file.is_file():
-            raise UnknownTask(f"there is no file {word} with a core; see register_core")
+            names = [each.name for each in file.parent.glob("*.py")]
+            close = difflib.get_close_matches(file.name, names, 1)
+            near = f"did you mean {close[0]}?" if close else "see register_core"
+            raise UnknownTask(f"there is no Python file {word} with a core; {near}")
         modules += _load_cores([file])
         _given.add(file)
     return modules

@@ -378,6 +378,7 @@ CONFIG = {
     "seeds": list[Count],
     "words": list[str],
     "workers": Count | None,
+    "jobs": Count,
 }
 # the state in a checkpoint, and in part in a file of weights
 STATE = (
@@ -713,6 +714,8 @@ def _write_object(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
 def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     there = any(path.parent.glob("checkpoint*.npz"))
     remedy = "restore it" if there else "give the path of a run directory"
+    if any(path.parent.glob("*/config.json")):
+        remedy += ", such as one of those in it"
     with explained(f"read {os.path.join(path.parent, path.name)}", remedy):
         text = read_whole(path)
     try:
