@@ -236,6 +236,9 @@ def test_what_could_not_be_checked_is_refused():
     weight = Parameter(Y.astype(np.float32))
     with pytest.raises(TypeError, match=r"got float32 of shape \(4, 2\)"):
         gradcheck(lambda: p.sum(weight), parameters=[weight])
+    says = r"Tensors, and result\.1\.a is a ndarray; was its \.data taken"
+    with pytest.raises(TypeError, match=says):
+        gradcheck(lambda x: (p.tanh(x), {"a": p.tanh(x).data}), X)
     for tolerance in None, np.nan, True, np.inf:
         with pytest.raises(ValueError, match="tolerance"):
             gradcheck(p.sum, X, tolerance=tolerance)

@@ -146,8 +146,12 @@ class _Trial:
                 inputs[k] = tape.watch(inputs[k])
             result = self.result(inputs)
             parts = leaves(result)
-            if not all(isinstance(part, Tensor) for part in parts):
-                raise TypeError("gradcheck needs results that are Tensors")
+            for name, part in named_leaves(result, "result").items():
+                if not isinstance(part, Tensor):
+                    raise TypeError(
+                        f"gradcheck needs results that are Tensors, and {name} is a "
+                        f"{type(part).__name__}; was its .data taken?"
+                    )
             if not any(part.size for part in parts):
                 raise ValueError("gradcheck got a result without numbers to check")
             value = _scalar(result, np.random.default_rng(self.weights))
