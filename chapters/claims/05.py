@@ -5,7 +5,7 @@ from register import Chapter, by_chance, claim, shared
 
 from tinyrmc import optim
 
-NAMES = "train fresh slopes accuracy batches held_out middle targets STEPS"
+NAMES = "train fresh slopes accuracy batches held_out middle targets STEPS draw"
 chapter = Chapter("05", f"{NAMES} momentum_rule adam_rule")
 by_heart = Chapter("05", "learns_from from_the_few batches held_out few")
 SEEDS = range(3)
@@ -35,14 +35,27 @@ def rule_of(name, rate):
     return chapter.momentum_rule(rate, 0.9 if name == "momentum" else 0.0)
 
 
-@claim(lambda n: n["right"].low > n["the middle"].mean + 0.2, show=".0%")
+@claim(
+    lambda n: (
+        n["right"].low > max(n["the middle"].mean + 0.2, n["its quadrant"].mean + 0.03)
+    ),
+    show=".0%",
+)
 def compares_points():
     """From three starts, {right:.0%} are right, where the point nearest to the middle
     is right in {the middle:.0%}.
+
+    Let a rule know of the question only its quadrant, and take the point nearest to the
+    quadrant's middle, $(\\pm 0.5, \\pm 0.5)$: it is right in {its quadrant:.0%}.
     """
     right = [after(lambda k, w, g: w - 0.1 * g, seed)[1] for seed in SEEDS]
     middle = np.mean(chapter.middle == chapter.targets)
-    return {"right": right, "the middle": middle}
+    points, targets = chapter.draw(np.random.default_rng(0), 100_000)
+    points = points.reshape(-1, 4, 2)
+    away = points[:, :3] - np.sign(points[:, 3:]) / 2
+    quadrant = np.linalg.norm(away, axis=-1).argmin(axis=1)
+    found = {"right": right, "the middle": middle}
+    return found | {"its quadrant": np.mean(quadrant == targets)}
 
 
 @claim(

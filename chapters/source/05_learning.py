@@ -64,7 +64,8 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 
 # %% [markdown]
 # So a network that is right in 45 % of the cases need not have begun to compare points.
-# (Nor need it follow the rule of the middle: we shall see one that does not.)
+# (Nor need it follow the rule of the middle: an extra section below has one that does
+# not.)
 #
 # ## A loss: the cross-entropy
 #
@@ -75,13 +76,13 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\ell = -\ln p_y = \ln \sum_j e^{z_j} - z_y$$
 #
-# It is called the *cross-entropy*. A guess among three costs $\ln 3 = 1.10$. A
-# confident wrong answer has no upper limit.
+# It is called the *cross-entropy*. A guess among three costs $\ln 3 = 1.10$. The loss
+# of a confident wrong answer has no upper limit.
 #
 # **Exercise 1.** Derive $\partial \ell / \partial z_j$, first for $j \ne y$, then for
 # $j = y$. Then write the vjp: there is a loss for each row of logits, and `g` has one
 # number for each loss. Logits may be large, and $e^{1000}$ is more than a computer can
-# hold; `ex.softmax` takes care of that.
+# hold; `ex.softmax`, over the last axis, takes care of that.
 
 
 # %%
@@ -113,7 +114,7 @@ def cross_entropy(z, targets):
 # ## A network, and the loop
 #
 # **Exercise 2.** A network of any depth, on the tape. Each layer multiplies by a matrix
-# and adds a bias, and a ReLU follows each but the last.
+# and adds a bias, and a ReLU, `x.relu()`, follows each but the last.
 
 
 # %%
@@ -203,8 +204,11 @@ plt.show()
 
 # %% [markdown]
 # From three starts, 87 % (85 to 90) are right, where the point nearest to the middle is
-# right in 47 %. So your network compares points. (No question comes twice: its points
-# are drawn anew.) Here are two hundred of them, for later:
+# right in 47 %. Does it compare points, then? Let a rule know of the question only its
+# quadrant, and take the point nearest to the quadrant's middle, $(\pm 0.5, \pm 0.5)$:
+# it is right in 79 %. The network gets further, so it uses the question's place more
+# finely than by quadrants. (No question comes twice: its points are drawn anew.) Here
+# are two hundred of them, for later:
 
 # %%
 few = draw(np.random.default_rng(6), 200)
@@ -752,19 +756,20 @@ course.show(optim.SGD._update, optim.schedule)
 #
 # ## Takeaways
 #
-# - Find the baselines first. Then the first loss should be that of a guess. Then try
-#   rates, a factor of three apart.
+# - Find the baselines first. A rule that knows a little may be nearer than you think.
 # - The gradient of the cross-entropy is what the network thought likely, minus what
 #   came.
 # - From the extra sections: Momentum adds up what gradients agree on. Adam gives each
 #   weight its own scale.
-# - From these, too: Clip the gradient as a whole. Let the rate fall at the end. Measure
-#   held out.
+# - From these, too: The first loss should be that of a guess. Try rates, a factor of
+#   three apart. Clip the gradient as a whole. Let the rate fall at the end. Measure held
+#   out.
 #
-# **Further.** Adam's first step has length $\eta$ for every weight with a gradient,
-# however small. Why? Add `1e-3 * w` to each gradient: what does that do to weights that
-# the task does not need, under plain descent and under Adam? By how much should the
-# best rates of plain descent and of momentum 0.9 differ?
+# **Further.** (All three need the extra sections.) Adam's first step has length $\eta$
+# for every weight with a gradient, however small. Why? Add `1e-3 * w` to each gradient:
+# what does that do to weights that the task does not need, under plain descent and
+# under Adam? By how much should the best rates of plain descent and of momentum 0.9
+# differ?
 
 # %% tags=["hide-cell"]
 # Answer 1
