@@ -38,7 +38,9 @@ def test_minutes_are_counted_from_words_code_and_exercises():
     more = chapter("one two $a b c$ " * 25, code, cell, cell)  # which counts once
     lines = times.to_type(attention.softmax, cell[1:])
     assert lines == 2 or lines == 3
-    exercise = 2 + 1.75 * times.longer() * lines + 3 * 2
+    longer, checks = times.tried()
+    assert 1 < checks < 2
+    exercise = 2 + 1.75 * longer * lines + 3 * (checks + times.MORE)
     assert more.all == pytest.approx(found.all + exercise + 2 * 3 / 7.5)
     begun = "def steps_back(x):\n" + checking.steps_back.begun
     assert 0 < times.to_type(checking.steps_back, begun) <= 3  # a line is wrong there
@@ -89,6 +91,19 @@ def test_the_core_road_takes_at_most_ten_hours():
         for n, word in re.findall(r"(\d+) (hour|minute)", hours)
     )
     assert abs(told - sum(times.road().values())) <= 40, REMEDY
+
+
+def test_the_tries_are_of_the_exercises_of_the_core_road():
+    road = {
+        name
+        for number in times.CORE
+        for part in times.times(number).parts
+        if part.core
+        for name in part.exercises
+    }
+    tries = json.loads((times.HERE / "tries.json").read_text(encoding="utf-8"))
+    assert tries.keys() == road
+    assert {len(each[kind]) for each in tries.values() for kind in each} == {3}
 
 
 def test_times_are_written_into_head_and_map():

@@ -1,10 +1,12 @@
 """Chapter 13: nth farthest. Its runs took hours; the numbers are of results kept."""
 
 import numpy as np
-from register import claim
+from register import Chapter, claim
 
 from tinyrmc import course
 from tinyrmc.training.discovery import load_task
+
+chapter = Chapter("13", "nth by_signs")
 
 
 def ends(groups):
@@ -37,6 +39,34 @@ def best_batch():
         ]
         for name, accuracy in (("self query", 2 / 8), ("own norm", by_norm))
     }
+
+
+@claim(
+    lambda n: (
+        0.83 < n["3 x 2, one"].low
+        and 0.9 < n["3 x 2, both"].low
+        and n["4 x 4, all"].high < 0.83
+        and n["8 x 16, all"].high < 0.55
+    ),
+    show=".1%",
+)
+def signs():
+    """at 3 x 2 one sign gives {3 x 2, one:.1%}, and both give {3 x 2, both:.1%}. At 4 x
+    4 all four signs give {4 x 4, all:.1%}, and at 8 x 16 all sixteen give
+    {8 x 16, all:.1%}.
+    """
+    found = {}
+    for name, k, D, known in (
+        ("3 x 2, one", 3, 2, 1),
+        ("3 x 2, both", 3, 2, 2),
+        ("4 x 4, all", 4, 4, 4),
+        ("8 x 16, all", 8, 16, 16),
+    ):
+        drawn = chapter.nth.draw(np.random.default_rng(0), 100_000, k, D, (k, D))
+        question = chapter.nth.decode(drawn["inputs"], (k, D))
+        answers = chapter.by_signs(drawn["inputs"][..., :D], *question, known)
+        found[name] = np.mean(answers == drawn["target"])
+    return found
 
 
 @claim(

@@ -37,8 +37,9 @@ rng = np.random.default_rng(8)
 # %% [markdown]
 # ## Your pieces
 #
-# `course.pieces(9)` fetches what you wrote in chapters 6 to 9. Where you have none yet,
-# or where the tape cannot follow yours, you get the course's own:
+# `course.pieces(9)` fetches what you wrote in chapters 6 to 9. Where you have no right
+# one yet, or where yours uses a function that the tape does not know, you get the
+# course's own:
 
 # %%
 my = course.pieces(9)
