@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** About 105 minutes, in two sittings. You need Python
+# **The notation of section 3.1.** About 110 minutes, in two sittings. You need Python
 # and some NumPy.
 #
 # Many mistakes happen with axes: you sum over the wrong one, or stretch numbers along

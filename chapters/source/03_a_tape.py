@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 255 minutes (195 on the core
+# **No equation of the paper: the chain rule.** About 285 minutes (215 on the core
 # road), in five sittings. You need derivatives, and from the fourth sitting on chapter
 # 1 (arrays). In this chapter the letters are not the paper's: $a$, $b$, $x$ and $y$ are
 # any numbers or arrays.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Checking gradients: how to know that a derivative is right
 #
-# **No equation of the paper, but what every equation rests on.** About 160 minutes, in
+# **No equation of the paper, but what every equation rests on.** About 175 minutes, in
 # three sittings. You need chapter 3 (the engine), and you need to know what a complex
 # number is. In this chapter $h$ is a small step, as in all books on derivatives.
 #

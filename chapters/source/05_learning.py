@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** About 220 minutes
-# (70 on the core road), in four sittings. You need chapter 3 (the engine). In this
+# **No equation of the paper, but how all of its numbers came about.** About 240 minutes
+# (80 on the core road), in four sittings. You need chapter 3 (the engine). In this
 # chapter $g$ is a gradient, $w$ the weights, and $v$ a velocity; Adam has letters of
 # its own, $m$ for a mean of gradients and $v$ for one of their squares.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equations 1 and 2, sections 3.1 and 3.2.** About 155 minutes (55 on the core road),
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 165 minutes (55 on the core road),
 # in three sittings. You need chapter 1 (arrays), chapter 3 (the engine) and chapter 5
 # (learning).
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. A laboratory of invariants: what must hold for any attention
 #
-# **Equations 1 and 2 again.** About 80 minutes, in two sittings. You need chapter 6
+# **Equations 1 and 2 again.** About 85 minutes, in two sittings. You need chapter 6
 # (attention); its letters are the same.
 #
 # How do you test a function if there is no other version to compare it with? You test

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 150 minutes, in three sittings. You
+# **The $g_\psi$ of equation 7, section 3.3.** About 165 minutes, in three sittings. You
 # need chapter 6 (attention) and, for the way back, chapters 3 to 5. In this chapter
 # $\gamma$ and $\beta$ are a norm's gain and offset, and $g$ is a gradient.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10. A step, and its training
 #
-# **Equations 7 to 9, section 3.3.** About 265 minutes (55 on the core road), in five
+# **Equations 7 to 9, section 3.3.** About 295 minutes (60 on the core road), in five
 # sittings. You need attention (chapter 6), $g_\psi$ (chapter 8), gates (chapter 9),
 # your training loop (chapter 5) and your tape (chapter 3).
 #

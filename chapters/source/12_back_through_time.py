@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 190 minutes, in four sittings. The whole chapter is
+# **Section 3.3, backwards.** About 215 minutes, in four sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
 # step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13. Nth farthest: learning to compare
 #
-# **Sections 4.1 and 5.1.** About 125 minutes (95 on the core road), in two sittings,
+# **Sections 4.1 and 5.1.** About 145 minutes (110 on the core road), in two sittings,
 # with two or three minutes of computing. You need attention (chapter 6), the whole step
 # (chapter 10) and learning (chapter 5). Here $k$ counts vectors and $N$ slots; $n$ and
 # $m$ are the question's numbers, and $M$ is a memory.

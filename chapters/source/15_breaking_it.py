@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 15. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** About 205 minutes, in three sittings. You need
+# **All equations, each a little wrong.** About 230 minutes, in three sittings. You need
 # chapters 6 to 11, and learning (chapter 5).
 #
 # Every bug in this chapter is a line that is easy to write and looks right. Nothing

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 16. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7.** About 170 minutes, in three sittings,
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7.** About 190 minutes, in three sittings,
 # with two minutes of computing. You need one-hot vectors (chapter 1), learning (chapter
 # 5) and a core that reads step by step (chapter 10). In this chapter $L$ is the length
 # of a number, $B$ a number of examples and $T$ of characters.

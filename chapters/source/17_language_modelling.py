@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 17. Language modelling: from a text to writing
 #
-# **Sections 4.3, 5.4 and A.4, figure 12.** About 165 minutes, in three sittings, with
+# **Sections 4.3, 5.4 and A.4, figure 12.** About 180 minutes, in three sittings, with
 # two minutes of computing. You need learning (chapter 5), the LSTM (chapter 9) and the
 # RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's state.
 #

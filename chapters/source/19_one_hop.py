@@ -2,7 +2,7 @@
 # # 19. One hop: a look at everything that was said
 #
 # **End-To-End Memory Networks (Sukhbaatar, Szlam, Weston and Fergus 2015), equations 1
-# to 3, section 4.1.** About 155 minutes, in three sittings, with a minute of computing.
+# to 3, section 4.1.** About 175 minutes, in three sittings, with a minute of computing.
 # You need the tape (chapter 3), learning (chapter 5) and attention (chapter 6). In this
 # chapter $d$ is the width of a vector, $N$ the number of memories, $i$ counts memories,
 # $j$ words, $k$ units, and $g$ is a gradient.

@@ -2,7 +2,7 @@
 # # 20. Memory networks: looking several times
 #
 # **End-To-End Memory Networks (Sukhbaatar and others 2015), equation 4, sections 2.2,
-# 4.1 and 4.2, table 1.** About 165 minutes, in three sittings, with two minutes of
+# 4.1 and 4.2, table 1.** About 185 minutes, in three sittings, with two minutes of
 # computing. You need chapter 19 (one hop). In this chapter $K$ counts hops, $G$ is a
 # matrix that remembers, and $i$ counts memories.
 #

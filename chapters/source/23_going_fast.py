@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 23. Going fast: the same numbers, sooner
 #
-# **No equation of the paper.** About 165 minutes, in three sittings. You need the tape
+# **No equation of the paper.** About 180 minutes, in three sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
 # The paper's equations say what to compute, not in which order, in which portions, or

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 190 minutes, in four sittings. You need chapter 3 (an engine of
+# **Appendix B.** About 215 minutes, in four sittings. You need chapter 3 (an engine of
 # your own).
 #
 # `autograd/engine.py` is your tape, grown up. Come here when you want to know what

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 27. Worlds and a memory: keys, locks and V-trace
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 145 minutes, in three sittings,
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 155 minutes, in three sittings,
 # with three minutes of computing. You need chapters 21 (learning from reward) and 22
 # ($n$ steps, GAE and PPO). In this chapter $\pi$ is the policy that learns, $\mu$ the
 # one that acted, $\delta$ a surprise, and $c$ a ratio that is cut off at 1.

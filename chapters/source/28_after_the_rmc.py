@@ -2,7 +2,7 @@
 # # 28. After the RMC
 #
 # **Katharopoulos and others 2020; Schlag and others 2021; Yang and others 2024; Gu and
-# Dao 2023.** About 190 minutes, in four sittings. You need the matrix of chapter 20
+# Dao 2023.** About 210 minutes, in four sittings. You need the matrix of chapter 20
 # (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
 #
 # The RMC is of 2018. What came after it? Transformers, first of all, which keep
