@@ -144,7 +144,7 @@ def whose():
 
 def test_without_answers_every_piece_is_the_courses(place):
     found = whose()
-    assert set(found.values()) == {("the course's", "yours is not written yet")}
+    assert set(found.values()) == {("the course's", "none of yours is right yet")}
     whole = len(assembly.WHOLE[2])
     assert list(found)[-1] == "step" and len(found) == len(assembly.PIECES) + whole
     assert [piece.name for piece in course.pieces(9)] == list(found)[:-whole]
@@ -177,7 +177,7 @@ def test_answers_of_any_chapter_come_back_with_a_word_on_whose_they_are(place, c
     said = capsys.readouterr().out.splitlines()
     assert said[-2:] == [
         "chapter 9  sigmoid                yours",
-        "chapter 9  gated_vjp              the course's (yours is not written yet)",
+        "chapter 9  gated_vjp              the course's (none of yours is right yet)",
     ]
 
 
@@ -224,7 +224,7 @@ def test_your_tape_is_made_of_the_methods_that_are_right(place, capsys):
     kept = course.little_tape()()
     said = capsys.readouterr().out
     assert said.startswith("right: ") and "LittleTape: yours are matmul, " in said
-    assert "stacks_vjp             the course's (yours is not written yet)" in said
+    assert "stacks_vjp             the course's (none of yours is right yet)" in said
     x = kept.watch(np.array([1.0, -2.0]))
     for method in (x.relu, x.mean, x.__matmul__, kept.gradient):
         assert method.__code__.co_filename.startswith("<your ")
@@ -338,7 +338,7 @@ def test_a_spoilt_file_does_no_harm(place):
         saved_answers.save("gates", "sigmoid", sigmoid)
         (file,) = place.rglob("*.py")
         file.write_text(text)
-        assert whose()["sigmoid"] == ("the course's", "yours is not written yet")
+        assert whose()["sigmoid"] == ("the course's", "none of yours is right yet")
 
 
 def step(xp, x, m, h, p):

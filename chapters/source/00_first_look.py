@@ -1,7 +1,8 @@
 # %% [markdown]
 # # 0. A first look: a core learns before your eyes
 #
-# **Figures 1 and 2 of the paper.** About 45 minutes. You need Python and some NumPy.
+# **Figures 1 and 2 of the paper.** About 45 minutes (40 on the core road). You need
+# Python and some NumPy.
 #
 # This course builds one idea, the Relational Memory Core, from nothing but arrays, and
 # you write nearly all of it. The idea comes from *Relational recurrent neural networks*
@@ -75,12 +76,12 @@ plt.show()
 #
 # A curve says nothing without *baselines*. A blind guess is right in one case of three.
 # But number 0 from $m$ is $m$ itself. If you see that, and guess at the rest, two
-# thirds of your answers are right. If you sort the numbers by their distance from 0,
-# you get further still. If you know only their order along the line, you are right in
-# eight cases of nine: you guess where $m$ is the middle one and $n$ is not 0. If you
-# also know on which side of 0 $m$ lies, you take the end on the other side for the
-# farther one, and are right in 17 cases of 18. You have compared no distances yet. Only
-# above *that* line are the order and the sign of $m$ not enough.
+# thirds of your answers are right. If you sort the numbers by their distance from 0
+# instead of $m$, you get further still. If you know only their order along the line,
+# you are right in eight cases of nine: you guess where $m$ is the middle one and $n$ is
+# not 0. If you also know on which side of 0 $m$ lies, you take the end on the other
+# side for the farther one, and are right in 17 cases of 18. You have compared no
+# distances yet. Only above *that* line are the order and the sign of $m$ not enough.
 
 
 # %% tags=["hide-input"]
@@ -182,7 +183,9 @@ for kind, what in ((2, "its sign leads"), (3, "its sign misleads")):
 # tape, the loss, the rule for a step, the loop, and the core.
 #
 # A core that comes with the course was trained for longer, on four vectors of four
-# dimensions. Guessing gets 25 % there, but that is not the number to compare with:
+# dimensions. Guessing gets 25 % there, but that is not the number to compare with. (Nor
+# are those of the next cell the highest: if you know the signs of $m$'s four
+# coordinates and nothing else of it, you get 81 %. Chapter 13 has that rule.)
 
 # %%
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
@@ -449,15 +452,18 @@ plt.show()
 # - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
 #
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
-# sections that begin with *Extra*. By our count it takes ten hours. All else is a side
-# road. (Where a chapter of the core road needs one that you have left out, look up
-# there what is new to you: NumPy's arrays in chapter 1, $g_\psi$ in 8.)
+# sections that begin with *Extra*. By our count it takes ten hours. Two readers,
+# language models that solved it from its text alone, guessed 10 1/2 and 12 hours for a
+# person. All else is a side road. (Where a chapter of the core road needs one that you
+# have left out, look up there what is new to you: NumPy's arrays in chapter 1, $g_\psi$
+# in 8.)
 #
 # What you have written is used from then on. Where yours is missing, the course's own
-# takes its place, so you can skip any exercise and any chapter. The first sitting of
-# chapter 3, in which your first network learns, needs no arrays: you may go there at
-# once. If you know automatic differentiation, skip 3 and 4; if you have trained
-# networks, 5 as well. If you have an implementation that does not learn, begin with 15.
+# takes its place, so you can skip any exercise and any chapter. The first three
+# sittings of chapter 3 need no arrays, and in the third your first network learns: you
+# may go there at once. If you know automatic differentiation, skip 3 and 4; if you have
+# trained networks, 5 as well. If you have an implementation that does not learn, begin
+# with 15.
 #
 # ## How a chapter works
 #
@@ -468,13 +474,13 @@ plt.show()
 #
 # The minutes at the head of a chapter are counted, and nobody was timed: one for every
 # 75 words, one for every seven or eight lines of code, and for each exercise eight
-# (fourteen where you have to find a wrong line first) and about 1.8 for every line that
-# you write. A first try in a new subject may take half as long again. Places to stop
+# (fourteen where you have to find a wrong line first) and about 2.3 for every line of
+# its solution. A first try in a new subject may take half as long again. Places to stop
 # end the sittings. Where one says **Write down first**, do so: a guess that turns out
-# wrong teaches you more than a result that you only read. Parts marked *way back* are a
-# second track. And `course.fast(2500, 100, 800)` is 2500; only with TINYRMC_FAST=1, a
-# quick trial of whether a chapter runs, is it 100, and in a browser, which is slower,
-# 800.
+# wrong teaches you more than a result that you only read. Parts marked *second track*,
+# which walk back through an equation by hand, can be left out. And
+# `course.fast(2500, 100, 800)` is 2500; only with TINYRMC_FAST=1, a quick trial of
+# whether a chapter runs, is it 100, and in a browser, which is slower, 800.
 #
 # The chapters show the project's code from the files that run. Here are the two
 # equations that the first half is heading for:
@@ -502,7 +508,10 @@ ex.mean_slot.check(mean_slot)
 # A check tries your function on several cases, always the same ones. Each may take ten
 # seconds; an endless loop is stopped then, and you are told in which line. If an answer
 # is wrong, the check says in which case and where. If it is a mistake that many people
-# make, it names the mistake:
+# make, it names the mistake. And it gives you a line to try:
+# `mean_slot(*ex.mean_slot.case(2))` calls your function as case 2 does, and
+# `ex.mean_slot(*ex.mean_slot.case(2))` gives what is right. (For methods there is a
+# `.use(...)` in between: it runs a small program with yours.)
 
 # %%
 ex.mean_slot.check(lambda M: M.mean(axis=1))
@@ -516,12 +525,14 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # exercises are for *debugging*: a function runs, and something goes wrong. You mend it
 # in its cell.
 #
-# What is right is kept, with its text and that of your helpers, in a folder on this
-# machine and nowhere else. (If it is right but slow, the check says what it would cost
-# in a training.) `course.progress()` lists what you have solved and says where;
-# `course.forget()` deletes it.
+# The text of each right answer is kept, with the functions of yours that it calls, in a
+# folder on this machine and nowhere else. (If it is right but slow, the check says what
+# it would cost in a training.) `course.progress()` lists what you have solved and says
+# where; `course.forget()` deletes it.
 #
 # ## Letters
+#
+# *Extra: a table to look things up in.*
 #
 # They are the paper's wherever it has one, unless a chapter says otherwise:
 #

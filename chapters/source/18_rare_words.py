@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 18. Rare words: one table, large vocabularies
 #
-# **Sections 5.4 and A.4, table 3.** About 205 minutes, in four sittings, with two
+# **Sections 5.4 and A.4, table 3.** About 230 minutes, in four sittings, with two
 # minutes of computing. You need chapter 17 (language modelling). In this chapter $c$ is
 # a count, $D$ a discount, $V$ the number of words, $E$ the table of word vectors, and
 # $k$ the size of a head.

@@ -58,7 +58,7 @@ BACKWARD = (
     (9, "gates", ("gate_vjp", "gated_vjp")),
     (12, "through_time", ("state_vjp", "through_time")),
 )
-THE_COURSES, YOURS, UNWRITTEN = "the course's", "yours", "yours is not written yet"
+THE_COURSES, YOURS, UNWRITTEN = "the course's", "yours", "none of yours is right yet"
 
 
 @dataclass(frozen=True)
