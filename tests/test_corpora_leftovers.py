@@ -250,7 +250,7 @@ def test_an_edited_copy_is_a_copy_whatever_it_is_called(tmp_path):
         rows = (form.format(k, line) for k, line in enumerate(lines, 1))
         other[f"{name}.txt"] = "\n".join(rows)
     rows = (f'<p class="a">{x.replace(" ", " <i>", 1)}</i>&nbsp;</p>' for x in lines)
-    other["page.txt"] = "<body>\n" + "\n".join(rows)
+    other["page.txt"] = "\n".join(rows)
     for name, text in other.items():
         folder = tmp_path / name
         write(folder / "gutenberg", own | {name: text})
