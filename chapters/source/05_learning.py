@@ -762,8 +762,8 @@ course.show(optim.SGD._update, optim.schedule)
 # - From the extra sections: Momentum adds up what gradients agree on. Adam gives each
 #   weight its own scale.
 # - From these, too: The first loss should be that of a guess. Try rates, a factor of
-#   three apart. Clip the gradient as a whole. Let the rate fall at the end. Measure held
-#   out.
+#   three apart. Clip the gradient as a whole. Let the rate fall at the end. Measure
+#   held out.
 #
 # **Further.** (All three need the extra sections.) Adam's first step has length $\eta$
 # for every weight with a gradient, however small. Why? Add `1e-3 * w` to each gradient:

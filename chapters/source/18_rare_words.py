@@ -546,8 +546,8 @@ ex.picture.check(panel)
 #
 # ## Takeaways
 #
-# - On this text a discount helped the bigram. After it, a fallback that counts after how
-#   many different words a word came, not how often, helped less, but helped.
+# - On this text a discount helped the bigram. After it, a fallback that counts after
+#   how many different words a word came, not how often, helped less, but helped.
 # - A table that is used twice gets two gradients, which add up.
 # - A mean over a text is a mean over marks and frequent words. Look at the buckets, at
 #   what stands in each, and at how much.
