@@ -309,6 +309,8 @@ def _group(name: str, label: str) -> Group:
 
 def _said(name: str, label: str) -> str:
     group = _group(name, label)
+    kept = [run for run in group["runs"] if run.get("seed") != SEARCH]
+    group = group | {"runs": kept or group["runs"]}
     return f"{spread(group, group['result'])}, {seeds(group)}"
 
 
