@@ -9,13 +9,14 @@ import lzma
 import os
 import re
 
+import numpy as np
 import pytest
 from corpora_files import members, tarred, write, zipped
 from test_corpora_babi import TEXT, files
 from test_corpora_prose import FOOTER, HEADER, MARK, document, places, shown
 
 from tinyrmc import corpora
-from tinyrmc.corpora import CorpusError
+from tinyrmc.corpora import CorpusError, loading
 from tinyrmc.training import discovery
 
 pytestmark = pytest.mark.usefixtures("caches")
@@ -350,10 +351,80 @@ def test_two_parts_of_one_text_are_said(tmp_path):
     )
 
 
+def prose(seed, lines=60, words=20):
+    """Lines of letters, by chance."""
+    rng = np.random.default_rng(seed)
+    letters = rng.choice([*"abcdefghij"], (lines, words, 5))
+    return "".join(" ".join(map("".join, line)) + " .\n" for line in letters)
+
+
+def in_ptb(train, test):
+    texts = zip(members("ptb"), (train, prose(1), test), strict=True)
+    return "ptb", dict(texts)
+
+
+def in_newswire(more=""):
+    names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
+    told = [document(n, f"<P>\n{prose(k, 3)}</P>\n") for k, n in enumerate(names)]
+    again = [x.replace("NYT", "AFP").replace("</P>", f"{more}</P>") for x in told]
+    packed = gzip.compress("".join(told + again * bool(more)).encode())
+    return "gigaword", {"gigaword/a.gz": packed}
+
+
+def in_books(learnt, tested=""):
+    """A tenth of a book that is tested with in each of ten, and the reverse."""
+    told = prose(76, 100).splitlines(keepends=True)
+    names = (str(k) for k in range(200, 300))
+    train = [n for n in names if loading.part_of(n, 80, 10) == "train"][:10]
+    found = {"98": prose(98), "76": "".join(told), "11889": prose(11889)}
+    for k, name in enumerate(train):
+        found[name] = prose(int(name)) + "".join(told[10 * k :][: 10 * learnt])
+    found["76"] += "".join(
+        "\n".join(found[n].split("\n")[:9]) for n in tested and train
+    )
+    return "gutenberg", {f"gutenberg/{k}.txt": x for k, x in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "told"),
+    [
+        (in_ptb(prose(0), prose(2)), ""),
+        (in_ptb(prose(0), prose(0) + "the end\n"), "most sentences"),
+        (in_ptb(prose(0), prose(0)[len(prose(0)) // 2 :]), "most sentences"),
+        (in_ptb(prose(0) + prose(2), prose(2)), "most sentences"),
+        (in_ptb(prose(0), prose(0).upper()), "most sentences"),
+        (in_ptb(prose(0), "".join(sorted(prose(0).split("\n")))), "most sentences"),
+        (in_ptb(prose(0), prose(2) + prose(0, 10)), r"1\d% of the passages"),
+        (in_ptb(prose(0, 600, 6), prose(2, 60, 6)), ""),
+        (in_ptb(prose(0, 60, 6), "\n".join(prose(0, 60, 6).split("\n")[::-1])), "most"),
+        (in_newswire(), ""),
+        (in_newswire("Edited by hand.\n"), "most sentences"),
+        (in_books(0), ""),
+        (in_books(1), "most sentences"),
+        (in_books(0, "tested"), r"\d\d% of the passages"),
+        (
+            ("text8", {"text8": f"{prose(0, 200)} {prose(0, 200)}".replace("\n", " ")}),
+            "m",
+        ),
+    ],
+)
+def test_what_is_tested_with_and_stands_in_the_train_text_is_said(
+    corpus, told, tmp_path
+):
+    name, files = corpus
+    write(tmp_path, files)
+    for _ in range(2):  # from the cache too
+        notes = corpora.load(name, tmp_path).notes
+        said = [
+            x for x in notes if x.endswith("of the test text stand in the train text")
+        ]
+        assert [bool(re.match(told, x)) for x in said] == [True] * bool(told), notes
+
+
 def test_copies_of_stories_count_once_and_are_named(tmp_path):
     place = "tasks_1-20_v1-2/en"
     again = {f"{place}/qa1_again_train.txt": TEXT.replace("\n", "\r\n")}
-    other = f"{TEXT}1 It is so.\n2 Is it?\tyes\t1\n"
+    other = "1 It is so.\n2 Is it?\tyes\t1\n"
     unlike = {f"{place}/qa{k}_some-name_test.txt": other for k in range(1, 21)}
     write(tmp_path / "plain", files() | unlike | again)
     (tmp_path / "packed").mkdir()
@@ -368,6 +439,9 @@ def test_copies_of_stories_count_once_and_are_named(tmp_path):
     write(tmp_path / "leak", {f"{place}/qa4_some-name_test.txt": TEXT})
     (note,) = corpora.babi(data_dir=tmp_path / "leak").notes
     assert note == "the train and the test text are the same: task 4"
+    write(tmp_path / "leak", {f"{place}/qa4_some-name_test.txt": TEXT.upper() + other})
+    (note,) = corpora.babi(data_dir=tmp_path / "leak").notes
+    assert note == "most stories of the test text stand in the train text: task 4"
 
 
 # --- Texts under unusual names --------------------------------------------------------

@@ -110,6 +110,10 @@ def test_a_text_that_repeats_itself_is_told(tmp_path):
     )
     most = "most sentences of the test text stand in the train text"
     lines = rows.splitlines(keepends=True)
+    rng = np.random.default_rng(0)
+    short = "".join(f"{' '.join(row)}.\n" for row in rng.choice(WORDS, (1500, 6)))
+    signs = " ".join(rng.choice([*"!?.,;:+-*/=()"], 6000)) + "\n"
+    dna = "".join(rng.choice([*"acgt"], 6000))
     for text, told in [
         (rows, ""),
         (rows + rows.upper(), most),
@@ -119,6 +123,12 @@ def test_a_text_that_repeats_itself_is_told(tmp_path):
             r"\d\d% of the passages of the test text",
         ),
         ("".join(f"{k} {x}" for k, x in enumerate(lines + lines)), most),
+        (short, ""),
+        ("".join(rng.permutation(4 * short.splitlines(keepends=True))), most),
+        (signs, ""),
+        (signs + signs, most),
+        (dna + "\n", ""),
+        (f"{dna}\n{dna}\n", most),
     ]:
         (tmp_path / "my.txt").write_text(text)
         notes = [x for x in corpora.own(tmp_path / "my.txt").notes if " test text" in x]

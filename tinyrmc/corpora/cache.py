@@ -41,8 +41,9 @@ from .corpus import (
     order,
     require_words,
 )
+from .overlap import repeated
 
-VERSION = 8  # one more wherever texts are read otherwise
+VERSION = 9  # one more wherever texts are read otherwise
 ABOUT = "corpus.json"
 SOURCE = "source.txt"
 PARTIAL = ".partial-"
@@ -196,6 +197,7 @@ def write(
         with open(paths["train"], "rb") as file:
             for block in blocks(file):
                 counts += np.bincount(block, minlength=len(words))
+        notes += repeated(paths, words, counts)
         table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
         sums = dict.fromkeys(PARTS, 0)
         for part, path in paths.items():

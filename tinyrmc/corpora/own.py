@@ -15,12 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
-
 from . import cache
 from .corpus import EOS, PARTS, UNK, Corpus, CorpusError, Pieces, cut
 from .files import BLOCK, Text, decoded
-from .words import FEW, MOST, SHARED, UNSPACED, plain, shingles, words_in
+from .words import UNSPACED, plain, words_in
 
 Unit = Literal["words", "spaces", "characters"]
 MINIMUM_COUNT = 2
@@ -63,9 +61,7 @@ def own(
     if (corpus := cache.read(folder, path.name)) is None:
         where = f"{path} (split {split[0]:g} {split[1]:g})"
         sizes = MINIMUM_COUNT, vocabulary_size, path
-        cache.write(
-            folder, lambda notes: _pieces(path, split, found, notes), where, *sizes
-        )
+        cache.write(folder, lambda _: _pieces(path, split, found), where, *sizes)
         corpus = cache.read(folder, path.name)
     if corpus is None:
         raise CorpusError(f"{path} changed while it was read; try again")
@@ -100,27 +96,15 @@ def tokens_of(text: str, unit: str) -> list[str]:
     return [EOS if token == "\n" else token for token in tokens]
 
 
-def _pieces(
-    path: Path, split: tuple[float, float], unit: str, notes: list[str]
-) -> Pieces:
-    """(part, tokens), some at a time. It is noted where a part repeats what is learnt,
-    as in files that were put together of copies.
-    """
+def _pieces(path: Path, split: tuple[float, float], unit: str) -> Pieces:
+    """(part, tokens), some at a time."""
     with Text(path).open() as (file, title):
         text = decoded(file.read(), title)
     if not text.strip():
         raise CorpusError(f"{path} has no words in it")
     ends = [_boundary(text, share) for share in (split[0], sum(split))]
     bounds = zip([0, *ends], [*ends, len(text)], strict=True)
-    learnt = np.zeros(0)
     for part, (start, end) in zip(PARTS, bounds, strict=True):
-        told = shingles(text[start:end], len(text))
-        if part == "train":
-            learnt = told
-        share = np.isin(told, learnt, assume_unique=True).sum() / max(len(told), FEW)
-        if part != "train" and share > SHARED:
-            most = "most sentences" if share > MOST else f"{share:.0%} of the passages"
-            notes.append(f"{most} of the {part} text stand in the train text")
         for piece in _blocks(text[start:end]):
             yield part, tokens_of(piece, unit)
 

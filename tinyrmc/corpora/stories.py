@@ -23,7 +23,7 @@ from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
 from .known import BABI, BABI_SITE
 from .loading import archives_in, command, data_directory, folders_called
-from .words import plain, words_in
+from .words import MOST, plain, words_in
 
 TASKS = range(1, 21)
 PARTS = ("train", "test")
@@ -106,6 +106,12 @@ class Babi:
         if same:
             which = ", ".join(map(str, same))
             found.append(f"the train and the test text are the same: task {which}")
+        # of the published texts one says the same of itself: task 4 of en-10k
+        most = "most stories of the test text stand in the train text"
+        for task in sorted({*self.complete} & {*self.changed} - {*same}):
+            learnt, asked = (_told(self.files[task, part][1]) for part in PARTS)
+            if len(asked & learnt) > MOST * len(asked):
+                found.append(f"{most}: task {task}")
         return found
 
     @functools.cached_property
@@ -193,6 +199,11 @@ def _read(place: Path, variant: str) -> tuple[Files, list[str]]:
 def _unwrapped(data: bytes) -> bytes:
     """A text without what may differ in a copy: its mark, and how lines end."""
     return data.removeprefix(codecs.BOM_UTF8).translate(None, b"\r\n \t")
+
+
+def _told(data: bytes) -> set[bytes]:
+    """The stories of a file, in small letters and as `_unwrapped` has them."""
+    return {_unwrapped(x) for x in re.split(rb"[\r\n]+1 ", b"\n" + data.lower())[1:]}
 
 
 def parse(text: str, name: str) -> list[Story]:
