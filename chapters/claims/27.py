@@ -132,6 +132,19 @@ COSTLY = "one other's, as it was", "exchanged in every step", "fresh every 2 ste
         and n["trained new"].high < 0.5
         and all(by_chance(n["its own memory"], n[each]) > 0.05 for each in HARMLESS)
         and all(abs(n["its own memory"].mean - n[x].mean) < 0.02 for x in HARMLESS)
+        and all(
+            changed - own > 0.2
+            for each in ("exchanged once", "fresh every 10 steps")
+            for changed, own in zip(
+                n[f"{each}, steps"], n["its own memory, steps"], strict=True
+            )
+        )
+        and all(
+            own - fresh > 0.02
+            for own, fresh in zip(
+                n["its own memory"], n["fresh every 5 steps"], strict=True
+            )
+        )
         and all(by_chance(n["its own memory"], n[each]) <= 0.05 for each in COSTLY)
         and all(n[each].high < n["no memory"].low for each in COSTLY)
     ),
@@ -218,7 +231,7 @@ def mini_pacman():
     | LSTM | 550 | {LSTM:.0f} |
     | no memory | | {none:.0f} |
 
-    Each of ours has an error of 14: of a memory's worth there, at 31 million steps,
-    these runs show nothing.
+    Each run of ours is uncertain by 14 (two standard errors, over its 256 games): of a
+    memory's worth there, at 31 million steps, these runs show nothing.
     """
     return ends("mini_pacman", "test_score")[0]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 17. Language modelling: from a text to writing
 #
-# **Sections 4.3, 5.4 and A.4, figure 12.** About 180 minutes, in three sittings, with
+# **Sections 4.3, 5.4 and A.4, figure 12.** About 185 minutes, in three sittings, with
 # two minutes of computing. You need learning (chapter 5), the LSTM (chapter 9) and the
 # RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's state.
 #
@@ -274,8 +274,9 @@ plt.show()
 #
 # ## The network, and your training of it
 #
-# The network (`drop` is for chapter 18; the rows of $E$ are short, and $\sqrt d$ makes
-# their numbers about as large as 1):
+# The network (the rows of $E$ are short, and $\sqrt d$ makes their numbers about as
+# large as 1; `drop` is *dropout*, which chapter 18 explains: in training, where the
+# model gets `random`, it makes each number 0 with a probability of 0.3):
 
 # %%
 course.show(LanguageModel.__call__)
@@ -283,9 +284,9 @@ course.show(LanguageModel.__call__)
 # %% [markdown]
 # **Exercise 4.** One time through the text, an *epoch*. It begins with a fresh state;
 # after each window comes a step of Adam: `adam.step(learning_rate=..., max_norm=1.0)`.
-# The loss is the mean cross-entropy of the window, `fused.softmax_cross_entropy`. A
-# state that still hangs on an old tape is refused by the next: `numbers_of` takes it
-# off.
+# The loss is the mean cross-entropy of the window, `fused.softmax_cross_entropy`. Hand
+# `random` on to the model. A state that still hangs on an old tape is refused by the
+# next: `numbers_of` takes it off.
 
 
 # %%
@@ -466,9 +467,11 @@ print(aligned(table))
 # the bigram, and not far below five counted words: good counting is hard to beat here.
 #
 # Three seeds, the validation text: the LSTM 40.8 (40.0 to 41.3), the RMC 39.4 (39.2 to
-# 39.6). The test text: 50.3 (49.7 to 51.1) and 49.4 (48.2 to 50.6). All this is at one
-# rate, the same for both, on two chapters of one book, and the RMC has 8 % more
-# weights. So these runs do not say which of the two reads better.
+# 39.6). The test text: 50.3 (49.7 to 51.1) and 49.4 (48.2 to 50.6). On the validation
+# text all three RMCs are ahead of all three LSTMs, on the test text they are not. All
+# this is at one rate and with dropout of 0.3, the same for both, on two chapters of one
+# book, and the RMC has 8 % more weights. So these runs do not say which of the two
+# reads better.
 #
 # Now try the draws. **Write down first:** what does it write at temperature 0? And at
 # temperature 1, whose text makes more sense, with the whole vocabulary or with a
@@ -542,18 +545,25 @@ course.measured(17, "uses_ten_words")
 # word on it is 0.001 (0.000 to 0.001) and 0.000 (-0.000 to 0.001).
 #
 # After ten words a fresh start shows no longer (three seeds, one rate, below 0.003
-# nats). So in the mean they use about ten words at most, far fewer than a window has.
-# It is these small networks and this book of which we have shown that.
+# nats). But it may be that a fresh state does little harm. What do the controls say?
 #
-# It must be the right words: if those of another place are read, the cost does not end.
-# Words 26 to 50 cost 2.60 (2.58 to 2.63) and 2.87 (2.84 to 2.89) nats more, the first
-# word 2.48 (2.45 to 2.50) and 2.41 (2.33 to 2.46).
+# If words of another place are read in the stead of the right ones, the cost does not
+# end, so it is not enough that some words have been read. (The last word is another one
+# then, too. So this control does not say which of the ten are needed.) Words 26 to 50
+# cost 2.60 (2.58 to 2.63) and 2.87 (2.84 to 2.89) nats more, the first word 2.48 (2.45
+# to 2.50) and 2.41 (2.33 to 2.46).
 #
 # And how much of the cost is the strangeness of a fresh state? With the state of
 # another place the first word costs the LSTM 0.23 (0.20 to 0.28), where a fresh state
 # costs it four times as much; the RMC 0.42 (0.38 to 0.46), as much as a fresh one.
 # Words 3 to 5 cost 0.028 (0.012 to 0.045) and 0.072 (0.053 to 0.083), words 11 to 25
-# 0.001 (0.000 to 0.003) and 0.003 (0.000 to 0.008).
+# 0.001 (0.000 to 0.003) and 0.003 (0.000 to 0.008). Words 26 to 50 cost less than
+# 0.001.
+#
+# So after a wrong past some networks have not quite forgotten it after ten words, and
+# all have after twenty-five. In the mean they use the last twenty-five words at most,
+# as many as a window has, and what lies behind the last ten matters little. It is these
+# small networks and this book of which we have shown that.
 #
 # The paper's curve, too, says that a fresh start costs the RMC less than the LSTM.
 # Here, at this one rate, it does, in the first five words. But with a wrong past it is
@@ -568,9 +578,9 @@ course.measured(17, "uses_ten_words")
 # perplexity of 91.5, and its LSTM (two layers) 110.3: means of three seeds, which
 # spread from 91.4 to 91.5 and from 108.0 to 111.9. Beside them: counting five words
 # 141.2; an LSTM without dropout 114.5, a wider one with it 82.7 (Zaremba and others
-# 2014, table 1); the best regularised one of its time 57.3 (Merity and others 2017). So
-# our LSTM is a weak opponent. [The results](../benchmarks/language_modeling.md)
-# have every run.
+# 2014, table 1); one with more kinds of regularisation 57.3 (Merity and others 2017).
+# So our LSTM is a weak opponent. [The results](../benchmarks/language_modeling.md) have
+# every run.
 #
 # | | |
 # |---|---|
@@ -579,7 +589,7 @@ course.measured(17, "uses_ten_words")
 #
 # ## Takeaways
 #
-# - Count first. A perplexity without a baseline beside it says nothing.
+# - Count first. A perplexity without a baseline beside it says little.
 # - How far a network looks at most shows position by position. In a mean over a piece,
 #   a fixed cost looks like a long memory. And a fresh state is a strange one: a state
 #   of another place is the control.
@@ -601,7 +611,7 @@ print(f"{bits * len(TEST[1:]) / characters:.2f} bits per character")
 # %% tags=["hide-cell"]
 # Answer 2
 # It takes a thousand on average. But chance has no memory: half of all attempts need
-# fewer than 693.
+# 693 or fewer. (The mean of two hundred attempts has a standard error of 71.)
 rare, firsts = np.log(np.array([0.001, 0.999])), []
 for attempt in range(course.fast(200, 5)):
     uniform = np.random.default_rng([12, attempt]).random(20_000)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 27. Worlds and a memory: keys, locks and V-trace
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 155 minutes, in three sittings,
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 160 minutes, in three sittings,
 # with three minutes of computing. You need chapters 21 (learning from reward) and 22
 # ($n$ steps, GAE and PPO). In this chapter $\pi$ is the policy that learns, $\mu$ the
 # one that acted, $\delta$ a surprise, and $c$ a ratio that is cut off at 1.
@@ -96,11 +96,13 @@ plt.show()
 # a view tell? `graph` lists all states that a level can be in, where each action leads,
 # and which actions win.
 #
-# **Exercise 1.** How many steps is it at least from each state? Write down the equation
-# that the distances satisfy; it is Bellman's again, with a minimum in the place of the
-# mean. Then solve it: set all distances at once by that equation, again and again. (A
-# search from each state, or backwards from the goal, finds them, too. The check may
-# wait ten seconds for one case; the largest has 120 states.)
+# **Exercise 1.** How many steps is it at least from each state? An action that wins is
+# one step, whatever `following` has there; in `graph`, one that ends a level without
+# the gem leads back to where it was taken. Write down the equation that the distances
+# satisfy; it is Bellman's again, with a minimum in the place of the mean. Then solve
+# it: set all distances at once by that equation, again and again. (A search from each
+# state, or backwards from the goal, finds them, too. The check may wait ten seconds for
+# one case; the largest has 120 states.)
 
 
 # %%
@@ -249,9 +251,9 @@ plt.show()
 #
 # **1.** A return is a value and all its surprises (chapter 22's $\lambda = 1$).
 #
-# **2.** A mean over the wrong actions is made right by weights
-# $\rho = \pi(a) / \mu(a)$, since $\mu \rho = \pi$. A surprise $k$ steps away needs the
-# product of all ratios up to it.
+# **2.** The actions were drawn from $\mu$, and the mean that we want is over those of
+# $\pi$. So each gets a weight $\rho = \pi(a) / \mu(a)$, since $\mu \rho = \pi$. A
+# surprise $k$ steps away needs the product of all ratios up to it.
 #
 # **3.** Such a product is tiny most of the time, and now and then huge. So cut each
 # ratio off at 1, $c_t = \min(1, \rho_t)$. (PPO clips in its loss, this in its
@@ -260,8 +262,9 @@ plt.show()
 # $$v_t = V_t + \sum_{k \ge 0} \gamma^k \, (c_t \, c_{t+1} \cdots c_{t+k}) \,
 # \delta_{t+k}$$
 #
-# And the advantage is $v_t - V_t$, the same number. With $\gamma = \frac12$ and 4
-# behind the last step; do the other rows yourself, from below:
+# Here $\delta_t = r_t + \gamma V_{t+1} - V_t$ is the surprise of chapter 22. And the
+# advantage is $v_t - V_t$, the same number. With $\gamma = \frac12$ and 4 behind the
+# last step; do the other rows yourself, from below:
 #
 # | $t$ | $\rho_t$ | $r_t$ | $V_t$ | $c_t$ | $\delta_t$ | $v_t - V_t$ | $v_t$ |
 # |---|---|---|---|---|---|---|---|
@@ -272,8 +275,8 @@ plt.show()
 # | 4 | 1 | 2 | 1 | 1 | 3 | 3 | 4 |
 #
 # **Exercise 3.** How does $v_t - V_t$ follow from $v_{t+1} - V_{t+1}$? Then write it.
-# You get $\ln \rho$, because networks give logarithms, and a discount for each step, 0
-# where an episode has ended.
+# You get $\ln \rho$, because networks give logarithms, and a discount for each step,
+# its $\gamma$, 0 where an episode has ended. `after` is the value behind the last step.
 
 
 # %%
@@ -347,9 +350,10 @@ plt.show()
 # of 1.88 (1.76 to 1.96). In one update they raised the value by up to 5.3 (4.9 to 5.6),
 # V-trace by 0.02.
 #
-# So the full products are right on average, but what use is that if one update may
-# raise the value by five? V-trace settles calmly at $10 \cdot \frac56$, the value of a
-# third policy: where $\mathbb{E}_\mu[c \, \delta] = 0$, a mean over $\min(\mu, \pi)$
+# The full products are right on average: that follows from idea 2, and not from these
+# three means, which all lie below 9. But what use is it if one update may raise the
+# value by five? V-trace settles calmly at $10 \cdot \frac56$, the value of a third
+# policy: where $\mathbb{E}_\mu[c \, \delta] = 0$, a mean over $\min(\mu, \pi)$
 # vanishes, here 0.5 for the good action and 0.1 for the other. (The less the actor is
 # out of date, the nearer all ratios are to 1, and this third policy to the learner.)
 #
@@ -522,7 +526,8 @@ plt.show()
 # 28.1).
 #
 # So after these 1,024,000 steps the agents with the RMC solve eight levels in a hundred
-# more, in seven or eight steps fewer.
+# more on average (two to twelve, seed by seed), in seven or eight steps fewer (two to
+# twelve).
 #
 # Here are the ways of three agents through one level. In this one the agent without a
 # memory roams the room until it meets the key and then the lock. (After 59 steps one
@@ -717,18 +722,33 @@ for name, change in changes_of(played["RMC"][2]).items():
 # | fresh in every step | 51.2 % (47.2 to 58.0) | 41.0 (38.9 to 43.5) |
 # | mean of its slots | 96.4 % (92.0 to 99.0) | 19.5 (16.5 to 24.4) |
 #
-# So these agents need their memory, but a short one. Exchanged once for another
-# level's, it costs nothing that three seeds show: the agent soon writes over it.
-# (Levels that are over by step 8 stand in this row as they were; in the run above 83.5
-# % were not.) Nor can these seeds tell what a fresh one every ten steps costs: the
-# first agent gains a level in a hundred, the second loses one, the third three. A fresh
-# one every two steps costs 25 levels in a hundred.
+# What is in the memory matters to these agents. With the one that another level had at
+# that moment, and with the one into which all write in turn, they solve 17 and 23
+# levels in a hundred less on average, and fewer than the agents that never had a
+# memory. But that has two explanations: they miss their own last steps, or what they
+# find in the memory misleads them, because it does not fit what they see. These rows
+# cannot tell the two apart.
 #
-# What they use are their own last steps. Where these are missing, in the memory that
-# one other level had and in the one into which all write in turn, they lose about a
-# fifth of the levels and fall behind the agents that never had a memory, although the
-# first is a memory just as good. A map of the level we have *not* found: it would not
-# outlive the exchange, nor ten steps.
+# Nor can those with a fresh memory, for the reason above: such a state is strange to
+# the agent. With a fresh one in every step it knows what an agent without a memory
+# knows, and solves 51 % where that one solves 88 %. So of the 45 levels in a hundred
+# that it loses, as many as 37 may be lost because the state is strange, and the same
+# holds of the rows for 2 and 5 steps.
+#
+# What these rows can show is where *little* is lost. Each agent plays the same 400
+# levels in every row, so compare it with itself. Exchanged once, the memory costs no
+# levels that three seeds show, but all three agents take longer, by 0.3 to 1.2 steps.
+# (Levels that are over by step 8 stand in this row as they were; in the run above 83.5
+# % were not.) With a fresh one every ten steps, too, all three take longer, by 0.9 to
+# 2.5 steps; the first solves a level in a hundred more, the second one fewer, the third
+# three fewer. Three of three go the same way by chance once in eight times, so each of
+# these is a sign of a small cost, and no more. With a fresh one every five steps all
+# three solve fewer levels, by 2 to 12 in a hundred.
+#
+# So what is older than ten steps is worth little to them. A map of the level we have
+# *not* found: agents that go by one should lose more when they get another level's. But
+# the test is a weak one. A level takes 16 to 25 steps, so that one or two fresh starts
+# fall into it, and how soon an agent could make a new map, we have not measured.
 #
 # And what tells the slots apart is not used: if all four get their mean in every step,
 # nothing is lost that these seeds could show. (Whether an agent with one slot learns as
@@ -737,9 +757,9 @@ for name, change in changes_of(played["RMC"][2]).items():
 #
 # ## What has been measured
 #
-# BoxWorld, levels solved: the paper after $10^9$ steps; ours, two seeds each, after a
-# thirteenth of these, with a linear layer in front of the core and with convolutions
-# (one run each of RMC and LSTM).
+# BoxWorld, levels solved: the paper after $10^9$ steps; ours, two seeds each, one fewer
+# than we ask for elsewhere, after a thirteenth of these, with a linear layer in front
+# of the core and with convolutions (one run each of RMC and LSTM).
 #
 # | core | the paper's | ours | ours, convolutions |
 # |---|---|---|---|
@@ -748,10 +768,11 @@ for name, change in changes_of(played["RMC"][2]).items():
 # | ConvLSTM | 73 % | | 42.7 % (40.6 to 44.8) |
 # | no memory | | 23.6 % (23.4 to 23.8) | |
 #
-# A player who opens whatever box fits has 35.8 %. Each of our numbers has an error of
-# 3. So in these runs agents with a memory are ahead of those without. But we have *not*
-# shown that RMC or LSTM plan better than this player, nor that any of the three
-# memories is ahead, nor what the paper shows.
+# A player who opens whatever box fits has 35.8 %. Each of our runs is uncertain by 3
+# points (two standard errors, over its 1,024 test levels). So in these runs agents with
+# a memory are ahead of those without. But we have *not* shown that RMC or LSTM plan
+# better than this player, nor that any of the three memories is ahead, nor what the
+# paper shows.
 #
 # MiniPacman, scores (the paper gives no spread):
 #
@@ -761,8 +782,9 @@ for name, change in changes_of(played["RMC"][2]).items():
 # | LSTM | 550 | 491 |
 # | no memory | | 482 (476 to 489) |
 #
-# Each of ours has an error of 14: of a memory's worth there, at 31 million steps, these
-# runs show nothing. [The results](../benchmarks/worlds.md) have all runs.
+# Each run of ours is uncertain by 14 (two standard errors, over its 256 games): of a
+# memory's worth there, at 31 million steps, these runs show nothing. [The
+# results](../benchmarks/worlds.md) have all runs.
 #
 # | | |
 # |---|---|
@@ -784,7 +806,8 @@ course.show(package_vtrace, docstring=False)
 #   learns the values of a policy between the actor's and the learner's.
 # - Log the ratio: if actor and learner are the same, it must be 1.
 # - To see what a memory is used for, give the agent another one that is as good, once,
-#   and see how soon it recovers. One that is exchanged in every step is no level's.
+#   and see what it loses. A fresh one in the middle of a level is a state that it does
+#   not know, and one that is exchanged in every step is no level's.
 #
 # **Further.** What are the ratios if the learner forgets to begin anew? And if it
 # learns from a trajectory that was acted some updates ago?
