@@ -724,7 +724,7 @@ for name, change in changes_of(played["RMC"][2]).items():
 #
 # What is in the memory matters to these agents. With the one that another level had at
 # that moment, and with the one into which all write in turn, they solve 17 and 23
-# levels in a hundred less on average, and fewer than the agents that never had a
+# levels in a hundred fewer on average, and fewer than the agents that never had a
 # memory. But that has two explanations: they miss their own last steps, or what they
 # find in the memory misleads them, because it does not fit what they see. These rows
 # cannot tell the two apart.
@@ -732,8 +732,8 @@ for name, change in changes_of(played["RMC"][2]).items():
 # Nor can those with a fresh memory, for the reason above: such a state is strange to
 # the agent. With a fresh one in every step it knows what an agent without a memory
 # knows, and solves 51 % where that one solves 88 %. So of the 45 levels in a hundred
-# that it loses, as many as 37 may be lost because the state is strange, and the same
-# holds of the rows for 2 and 5 steps.
+# that it loses, as many as 37 may be lost because the state is strange. The same may be
+# true of what is lost with a fresh one every 2 and every 5 steps.
 #
 # What these rows can show is where *little* is lost. Each agent plays the same 400
 # levels in every row, so compare it with itself. Exchanged once, the memory costs no
