@@ -133,18 +133,11 @@ COSTLY = "one other's, as it was", "exchanged in every step", "fresh every 2 ste
         and all(by_chance(n["its own memory"], n[each]) > 0.05 for each in HARMLESS)
         and all(abs(n["its own memory"].mean - n[x].mean) < 0.02 for x in HARMLESS)
         and all(
-            changed - own > 0.2
+            own < changed
             for each in ("exchanged once", "fresh every 10 steps")
-            for changed, own in zip(
-                n[f"{each}, steps"], n["its own memory, steps"], strict=True
-            )
+            for own, changed in zip(n["RMC, steps"], n[f"{each}, steps"], strict=True)
         )
-        and all(
-            own - fresh > 0.02
-            for own, fresh in zip(
-                n["its own memory"], n["fresh every 5 steps"], strict=True
-            )
-        )
+        and all(a > b for a, b in zip(n["RMC"], n["fresh every 5 steps"], strict=True))
         and all(by_chance(n["its own memory"], n[each]) <= 0.05 for each in COSTLY)
         and all(n[each].high < n["no memory"].low for each in COSTLY)
     ),
