@@ -442,7 +442,11 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
         ([run, other], "a.png", "different tasks; plot them one by one"),
         ([run, moved], "a.png", "different tasks; plot them one by one"),
         ([run], run.path / "metrics.jsonl", "name that ends in .png, .pdf or .svg"),
-        ([run], tmp_path / "no/a.png", "give python -m tinyrmc plot a writable place"),
+        (
+            [run],
+            run.path / "config.json/a.png",
+            "give python -m tinyrmc plot a writable place",
+        ),
         ([nothing], "a.png", f"runs of '{WORDS}' have no value of {TEST}; leave them"),
     ):
         with pytest.raises(RunError) as caught:

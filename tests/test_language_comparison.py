@@ -33,6 +33,7 @@ def test_floors_are_counted_once_and_kept_beside_the_integers(
     assert {file.name for file in path.parent.iterdir()} == {
         "corpus.json",
         "floors-1.json",
+        "source.txt",
         *(f"{part}.int32" for part in corpora.PARTS),
     }
 
