@@ -92,8 +92,8 @@ def without_norms():
     Without both it is {first loss without both:.2f}: the signal fades from block to
     block
 
-    kept our first loss nearer to a guess, {first loss with norms.mean:.2f} and not
-    {first loss without norms.mean:.2f}.
+    kept our first loss nearer to a guess, {first loss with norms:.2f} and not
+    {first loss without norms:.2f}.
     """
     found = {"first loss without norms": [], "last loss without norms": []}
     found |= {f"size after {k}": [] for k in (1, 6, 12)}

@@ -1,8 +1,7 @@
 # %% [markdown]
 # # 0. A first look: a core learns before your eyes
 #
-# **Figures 1 and 2 of the paper.** About 45 minutes (40 on the core road). You need
-# Python and some NumPy.
+# **Figures 1 and 2 of the paper.** About 45 minutes. You need Python and some NumPy.
 #
 # This course builds one idea, the Relational Memory Core, from nothing but arrays, and
 # you write nearly all of it. The idea comes from *Relational recurrent neural networks*
@@ -170,7 +169,7 @@ for kind, what in ((2, "its sign leads"), (3, "its sign misleads")):
 # %% [markdown]
 # It gets the easy part within seconds, and rests there: from three starts, in steps 100
 # to 200, it is right in 100 % of the cases where $n$ is 0, and in 50 % of the others.
-# Then it begins to compare. In the end it is right in 96.0 % (95.7 to 96.3), above the
+# Then it learns more. In the end it is right in 96.0 % (95.7 to 96.3), above the
 # highest line, if not by much. The better evidence are two kinds of questions, in which
 # $n$ is not 0 and $m$ is the middle one. In three of 18 questions the sign of $m$ leads
 # to the right answer, in one of 18 it misleads. If the network went by order and sign
@@ -183,9 +182,9 @@ for kind, what in ((2, "its sign leads"), (3, "its sign misleads")):
 # tape, the loss, the rule for a step, the loop, and the core.
 #
 # A core that comes with the course was trained for longer, on four vectors of four
-# dimensions. Guessing gets 25 % there, but that is not the number to compare with. (Nor
-# are those of the next cell the highest: if you know the signs of $m$'s four
-# coordinates and nothing else of it, you get 81 %. Chapter 13 has that rule.)
+# dimensions. Guessing gets 25 % there, but that is not the number to compare with. Nor
+# are the two baselines that the next cell prints: if you know the signs of $m$'s four
+# coordinates and nothing else of it, you get 81 %. (Chapter 13 has that rule.)
 
 # %%
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
@@ -445,8 +444,11 @@ plt.show()
 # - **An engine.** Arrays first (chapter 1, then puzzles). Then the machine that finds
 #   derivatives: a number that remembers how it was made, and a tape for arrays (3). You
 #   learn how to judge it (4), and write the loop that trains networks on it (5).
+#   Chapter 26 is a tour of the project's own.
 # - **The core**, equation by equation, forwards and back (6 to 9). In chapter 10 your
-#   own core learns; 14 and 15 look into it and break it.
+#   own core learns. 11 sets it beside the released code, 12 walks back through time, 14
+#   looks into a core that was trained beforehand, 15 breaks one, and 28 has what came
+#   after it.
 # - **The tasks**: nth farthest (13, 14), programs (16), language (17, 18), memory
 #   networks (19, 20), and acting (21, 22, 27).
 # - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
@@ -454,9 +456,9 @@ plt.show()
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
 # sections that begin with *Extra*. By our count it takes ten hours. Two readers,
 # language models that solved it from its text alone, guessed 10 1/2 and 12 hours for a
-# person. All else is a side road. (Where a chapter of the core road needs one that you
-# have left out, look up there what is new to you: NumPy's arrays in chapter 1, $g_\psi$
-# in 8.)
+# person; nobody was timed. All else is a side road. (Where a chapter of the core road
+# needs one that you have left out, look up there what is new to you: NumPy's arrays in
+# chapter 1, $g_\psi$ in 8.)
 #
 # What you have written is used from then on. Where yours is missing, the course's own
 # takes its place, so you can skip any exercise and any chapter. The first three

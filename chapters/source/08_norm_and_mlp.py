@@ -248,8 +248,9 @@ panels[0].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# One large slot takes all the variance. It is an easy mistake: some libraries' norms
-# take all axes but the first. Chapter 15 (breaking it) trains a network with it.
+# One large slot takes all the variance. It is an easy mistake: `layer_norm` in
+# TensorFlow 1's `contrib`, for one, takes all axes but the first where you do not say
+# otherwise. Chapter 15 (breaking it) trains a network with it.
 #
 # ## Find the line: a memory that changes
 #
@@ -378,6 +379,9 @@ print("sizes, from first to last:", *(f"{np.linalg.norm(g):.3f}" for g in found)
 # $y = n \circ \gamma + \beta$?
 #
 # **Exercise 7.** Make an entry of your tape out of your norm and all three gradients.
+# As in chapter 5, `x.tape.record(value, (x, gain, offset), vjp)` gives the Node, and
+# `vjp(g)` a tuple of three gradients. (Every row uses gain and offset: where a gradient
+# has more rows than its array, your tape adds them up.)
 
 # %%
 LittleTape = course.little_tape()
@@ -486,16 +490,18 @@ course.measured(8, "residuals")
 # %% [markdown]
 # They can. At a third of the rate they end at 0.67 (0.61 to 0.70) without residuals, at
 # 0.27 (0.25 to 0.30) with them. Given 1,200 steps, they get to 0.19 (0.18 to 0.20)
-# without. So with residuals they learn sooner, and at a rate at which they hardly do
-# without. "It does not learn" is a sentence about a network *and* a rate *and* a number
-# of steps: try three rates before you say it.
+# without. (With residuals we have not trained them so long.) So with residuals they
+# learn sooner, and at a rate at which without them 300 steps hardly get below a guess.
+# "It does not learn" is a sentence about a network *and* a rate *and* a number of
+# steps: try three rates before you say it.
 #
 # And the norms? At 3/1000 they end a little lower with norms, at 0.28 (0.28 to 0.29).
 # But without norms they learn at all three rates, also at the largest, to 0.35 (0.33 to
-# 0.36), where with norms they stay at a guess. And where residuals are missing, norms
-# do harm at 3/1000: without both they end at 0.70 (0.69 to 0.71). So in this network a
-# norm after the residual makes the rate more delicate, not less. (That is known of such
-# *post-norm* networks: Xiong and others, 2020.)
+# 0.36), where with norms they stay at a guess. So in this network, in 300 steps, a norm
+# after the residual makes the rate more delicate, not less. (That is known of such
+# *post-norm* networks: Xiong and others, 2020.) Where residuals are missing, norms do
+# harm at 3/1000: without both they end at 0.70 (0.69 to 0.71). At a third of that rate
+# they do none.
 #
 # What you pay without norms, where there are residuals, is the first loss. Without
 # norms the signal grows from block to block: in three fresh networks its size is 0.7
@@ -505,8 +511,8 @@ course.measured(8, "residuals")
 # norms the first loss is 1.44 (1.34 to 1.59). That is a little more than a guess costs:
 # the last norm brings all numbers to the size 1, and of these the fresh last layer
 # makes logits of about that size. Without both it is 1.10: the signal fades from block
-# to block, and all three logits are next to 0. And a recurrent core does its step
-# hundreds of times, and there a growth from step to step may end in overflow.
+# to block, and all three logits are next to 0. (A recurrent core does its step hundreds
+# of times. Chapter 11 measures how large its memory grows.)
 
 # %% [markdown]
 # ## In the package
@@ -518,17 +524,17 @@ course.show(equations.layer_norm, equations.g_psi)
 # ## Takeaways
 #
 # - Layer norm subtracts the mean of a slot, and keeps the direction of what is left. So
-#   the gradient that comes back has no part along the row of ones, nor along the row
-#   itself.
+#   the gradient that comes back has no part along the row of ones nor, but for
+#   $\varepsilon$, along the row itself.
 # - It runs over the units of one slot. Over all slots, it would let them see each other
 #   past attention.
 # - Layers without a nonlinearity between them are one layer.
 # - With the residual a block begins with what there is plus a random part, and
-#   gradients go past it. With norms, our twelve blocks learnt sooner with it, and in
-#   300 steps at one more of three rates.
-# - A norm after the residual kept our first loss nearer to a guess, 1.44 and not 5.98.
-#   But with residuals our blocks learnt at two of three rates with such norms, at all
-#   three without.
+#   gradients go past it. With norms, our twelve blocks learnt sooner with it, and also
+#   at a rate at which without it 300 steps hardly got below a guess.
+# - A norm after the residual kept our first loss nearer to a guess, 1.44 (1.34 to 1.59)
+#   and not 5.98 (3.76 to 8.16). But with residuals our blocks learnt at two of three
+#   rates with such norms, at all three without.
 #
 # **Further.** Multiply a row by 10: what becomes of the gradient? What would a joint
 # norm and an MLP of all slots cost in parameters, if there were twice as many slots?
