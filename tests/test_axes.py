@@ -15,7 +15,17 @@ X = np.arange(24.0).reshape(2, 3, 4)
 ZEROS = np.zeros((2, 3, 4), int)
 VALUES = [
     *(0, 1, 2, 3, 4, 5, -1, -2, -3, -4, -5, 10**20, np.int64(1), np.int8(-1)),
-    *(1.0, 1.5, np.float64(1), True, "0", None, np.array(1), np.array([0, 1])),
+    *(
+        1.0,
+        1.5,
+        np.float64(1),
+        True,
+        np.True_,
+        "0",
+        None,
+        np.array(1),
+        np.array([0, 1]),
+    ),
     *((), (0,), (0, 1), (1, 0), (0, 0), (0, -3), (0, 5), (1.0,), (np.int64(2),)),
     *([], [0], [0, 1], [2, 1], [1.5], (2, 3, 4), (0, 1, 2), (2, -1, 0), (-1, -1)),
     *((6, -1), (-2, 12), (5, 2, 3, 4), ((1, 2), (0, 0), (3, 0)), [[1], [2], [3]]),
@@ -137,3 +147,10 @@ def test_einsum_takes_no_more_memory_than_numpy_s_order():
         expected = np.einsum(subscripts, *operands, optimize=True)
         np.testing.assert_allclose(found.data, expected, atol=1e-9)
         assert most < 5e6, subscripts
+
+
+def test_one_number_is_repeated_as_a_vector():
+    for axis in (0, -1, None):
+        assert p.repeat(np.array(2.0), 3, axis=axis).data.tolist() == [2.0] * 3
+    with pytest.raises(REFUSED):
+        p.repeat(np.array(2.0), 3, axis=1)

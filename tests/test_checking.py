@@ -5,6 +5,7 @@ And its Hessian products are exact.
 
 import itertools
 import re
+import sys
 import threading
 
 import numpy as np
@@ -118,6 +119,56 @@ def test_what_the_complex_step_cannot_see_is_told():
             gradcheck(function, X)
     assert gradcheck(lambda x: x / p.stop_gradient(p.sum(x * x)), X) < 1e-14
     assert gradcheck(p.abs, np.zeros(3)) == 0
+
+
+def test_what_is_stopped_hides_no_mistake_beside_it():
+    def real(xp, x):
+        return xp.exp(x.real) + 0 * x, (x,)
+
+    wrong = primitive(real)
+    wrong.vjp(lambda xp, needs, g, x: 0 * g)
+    for stopped in (lambda x: p.stop_gradient(x) * x, lambda x: p.stop_gradient(x)):
+        assert gradcheck(lambda x, f=stopped: f(x) + p.exp(x), X) < 1e-14
+        with pytest.raises(ValueError, match="cannot judge"):
+            gradcheck(lambda x, f=stopped: wrong(x) + f(x), X)
+    del TABLE["real"]
+
+
+def test_a_bend_is_no_kink():
+    def forward(xp, x):
+        return xp.sin(x), (x,)
+
+    wrong = primitive(forward)
+    wrong.vjp(lambda xp, needs, g, x: 1.001 * g * xp.cos(x))
+    for x in np.linspace(-3, 3, 9):
+        with pytest.raises(AssertionError) as told:
+            gradcheck(lambda x: wrong(100 * x), np.full(12, x))
+        assert "kink" not in str(told.value)
+    del TABLE["forward"]
+
+
+def test_two_checks_at_once_leave_the_parameters_alone():
+    layer = nn.Linear(3, 2, seed=0).astype(np.float64)
+    before, failed = layer.arrays(), []
+
+    def check():
+        try:
+            for _ in range(20):
+                gradcheck(layer, np.ones((4, 3)))
+        except AssertionError as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=check) for _ in range(3)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+    for name, array in layer.arrays().items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 def test_what_another_thread_stops_hides_nothing_here():

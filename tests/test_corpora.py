@@ -500,5 +500,11 @@ def test_what_is_kept_can_be_cleared(ptb, caches, capsys):
     assert capsys.readouterr().out == says
     assert [path.name for path in caches.iterdir()] == ["mine"]
     assert corpora.load("ptb", ptb).vocabulary.words  # the text is still there
+    (caches / ".partial-now").mkdir()  # another process writes it
+    for folder, count in (caches, 0), (ptb, 1):
+        assert command.main(["--clear", "--data-dir", str(folder)]) == 0
+        assert f"deleted {count} folder" in capsys.readouterr().out
+    assert command.main(["--clear"]) == 0
+    assert {path.name for path in caches.iterdir()} == {"mine", ".partial-now"}
     with pytest.raises(errors.UsageError, match="all texts; name none"):
         command.main(["ptb", "--clear"])

@@ -102,6 +102,14 @@ def test_what_is_not_an_array_is_refused(xp):
         refused(TypeError, message, p.add, a, value)
         refused(TypeError, message, lambda v=value: Tensor(a) + v)
         refused(TypeError, message, p.concatenate, [a, value])
+        for function in p.sort, p.argsort, p.stop_gradient:
+            refused(TypeError, message, function, value)
+        for function in p.vstack, p.hstack:
+            refused(TypeError, message, function, [value, a])
+        refused(TypeError, message, p.einsum, "i,i", a, value)
+        refused(TypeError, message, p.tensordot, a, value, 1)
+    for arrays in (a, a), (Tensor(a), Tensor(a)), ():
+        refused(TypeError, r"takes a list of arrays: stack\(\[a, b\]", p.stack, *arrays)
 
 
 # --- The texts of errors --------------------------------------------------------------

@@ -397,6 +397,13 @@ def test_logaddexp_of_infinities(xp):
     inf = np.inf
     x, y = (v.ravel() for v in np.meshgrid([-inf, -3.0, 0.0, inf], [-inf, 0.0, inf]))
     found = primitives.logaddexp(xp.asarray(x), xp.asarray(y)).data
+    one = xp.asarray(x, np.float32)  # beside a number
+    for number in 1.0, 0, -inf, np.float64(1.0):
+        mixed = primitives.logaddexp(one, number), primitives.logaddexp(number, one)
+        for each in mixed:
+            assert each.dtype == np.float32
+            right = np.logaddexp(x, float(number))
+            np.testing.assert_allclose(to_host(each.data), right, rtol=1e-6)
     np.testing.assert_allclose(to_host(found), np.logaddexp(x, y))
     with np.errstate(invalid="ignore"):  # their sum is the loss
         left, right = gradient(xp, primitives.logaddexp, x, y)

@@ -301,6 +301,7 @@ SETTINGS = {  # what makes them: [(one or more of them, words of the message)]
         (dict(colours=6, distractor_length=2, room=20), "colours must be 7"),
         (dict(colours=61), "to 60, not 61"),
         (dict(solution_length=61), "colours must be 62 .* to 60, not 20"),
+        (dict(room=(3, 1)), r"room is \(least, most\): \(1, 3\), not \(3"),
         (dict(viewport=15), "viewport must be odd, up to 14, not 15"),
         (dict(viewport=4), "viewport must be odd, up to 14, not 4"),
         (dict(view="map"), "view must be 'viewport' or 'whole' or 'remembered', not '"),

@@ -180,6 +180,29 @@ class Drawn(nn.Module):
         self.head, self.R = nn.Linear(2, 2, seed=0), nn.generator(seed).normal(size=2)
 
 
+def test_a_layer_put_into_a_list_or_dict_is_saved(tmp_path):
+    core = cores.RelationalMemory(3, mem_slots=2, head_size=4, seed=0)
+    core.blocks[0]["attention_norm"] = nn.RMSNorm(4)
+    layers = nn.MLP(2, [3, 2], seed=0)
+    layers.layers[1] = nn.Linear(3, 2, seed=5, bias=False)
+    for k, module in enumerate((core, layers)):
+        tinyrmc.save(module, tmp_path / f"{k}.npz")
+        again = tinyrmc.load(tmp_path / f"{k}.npz")
+        assert again.arrays().keys() == module.arrays().keys()
+        for name, x in module.arrays().items():
+            np.testing.assert_array_equal(again.arrays()[name], x)
+    assert type(tinyrmc.load(tmp_path / "0.npz").blocks[0]["attention_norm"]) is (
+        nn.RMSNorm
+    )
+
+
+def test_a_name_as_long_as_the_system_takes_is_saved(tmp_path):
+    for name in "\u4f60" * 80 + ".npz", "x" * 250 + ".npz":
+        tinyrmc.save(nn.Linear(2, 2, seed=0), tmp_path / name)
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).unlink()
+
+
 def test_what_would_come_back_as_something_else_is_refused(tmp_path):
     path, changed, shared = (
         tmp_path / "it.npz",

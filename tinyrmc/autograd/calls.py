@@ -32,6 +32,8 @@ LISTS = "trace", "axis"  # one is there to be filled, the other NumPy refuses or
 def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
     """Split a call into array arguments and static ones, as NumPy does."""
     name, arity = primitive.name, primitive.arity
+    if primitive.variadic and (not args or not isinstance(args[0], (list, tuple))):
+        raise TypeError(f"{name} takes a list of arrays: {name}([a, b], ...)")
     in_order = args[arity:]
     if len(in_order) > len(primitive.statics):
         arrays = f"{arity} array argument{'s' * (arity != 1)}"
@@ -50,7 +52,8 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
             )
         if key in primitive.switches and value not in (False, True):
             raise TypeError(f"{name}: {key} is True or False, not {value!r}")
-        if getattr(value, "shape", None) == ():
+        bare = key in primitive.switches or getattr(value, "dtype", None) != np.bool_
+        if getattr(value, "shape", None) == () and bare:  # np.True_ is no axis
             # NumPy's scalars would widen float32, and 0-d arrays can change later
             static[key] = value.item()
         elif isinstance(value, list) and name != "getitem" and key not in LISTS:
@@ -58,8 +61,6 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
             static[key] = tuple(value)
     args = args[:arity]
     if primitive.variadic:
-        if len(args) != 1 or not isinstance(args[0], (list, tuple)):
-            raise TypeError(f"{name} takes a list of arrays: {name}([a, b], ...)")
         return tuple(args[0]), static
     if len(args) < primitive.required:
         wanted = f"takes {primitive.required} array arguments, got {len(args)}"

@@ -27,6 +27,9 @@ STEP = 1e-30
 REAL_STEP = 1e-6  # of the plain difference
 
 
+_ALONE = threading.RLock()  # held by a check: two would move the same parameters
+
+
 @contextmanager
 def _moved(parameters: Sequence[Parameter], moves: Iterable) -> Iterator[None]:
     """The parameters at data + move, with gradient buffers of that dtype. Afterwards
@@ -179,15 +182,30 @@ class _Trial:
         """The derivative along all directions at once: this is the witness."""
         return float(self.at(1j * STEP, directions).imag / STEP)
 
-    def sides(self) -> tuple[float, float, float]:
-        """The slopes below and above by plain differences, and how far off they are."""
-        below, half_below, here, half_above, above = (
-            float(self.at(k / 2 * REAL_STEP, self.directions)) for k in range(-2, 3)
-        )
-        left, right = (here - below) / REAL_STEP, (above - here) / REAL_STEP
-        room = 1e-5 * max(abs(left), abs(right)) + 1e-14 * abs(here) / REAL_STEP
+    def sides(self, step: float = REAL_STEP) -> tuple[float, float, float]:
+        """The slopes below and above by plain differences, and how far off they are.
+        What is stopped has its value of here everywhere.
+        """
+        stopped: list[np.ndarray] = []
+        values = []
+        for k in (0, -2, -1, 1, 2):
+            kept = iter(stopped)
+
+            def same(x: np.ndarray, k=k, kept=kept) -> np.ndarray:
+                if k == 0:
+                    stopped.append(x.copy())
+                return x if k == 0 else next(kept, x)
+
+            primitives.STOPPED[threading.get_ident()] = same
+            try:
+                values.append(float(self.at(k / 2 * step, self.directions)))
+            finally:
+                del primitives.STOPPED[threading.get_ident()]
+        here, below, half_below, half_above, above = values
+        left, right = (here - below) / step, (above - here) / step
+        room = 1e-5 * max(abs(left), abs(right)) + 1e-14 * abs(here) / step
         # half a step would give about the same, but where higher derivatives decide
-        room += abs((left + right) / 2 - (half_above - half_below) / REAL_STEP) * 2
+        room += abs((left + right) / 2 - (half_above - half_below) / step) * 2
         return left, right, room
 
     def require_analytic(self, exact: float, gradients: list) -> None:
@@ -213,7 +231,10 @@ class _Trial:
     def kink(self) -> str:
         """A sentence if the slopes of both sides differ; "" if not."""
         left, right, room = self.sides()
-        if not abs(left - right) > room:
+        nearer, near, _ = self.sides(REAL_STEP / 2)
+        if not abs(left - right) > room or (
+            4 * abs(nearer - near) < 3 * abs(left - right)  # it bends
+        ):
             return ""
         return (
             f"\nThe function has a kink here, as a tie of max is: its slope is "
@@ -266,15 +287,20 @@ def gradcheck(
     as a tie of `max`. TypeError: something is not float64, or not a
     Tensor. ValueError: there is nothing to check, or the complex step cannot: the
     function takes the modulus of complex numbers, or their real part.
+
+    Meanwhile the parameters have other values, complex ones too, which another thread
+    would see; afterwards they are as they were. A second check waits for the first.
     """
     check_number("gradcheck", "tolerance", tolerance, "[0, 1)")
+    with _ALONE:
+        return _checked(function, inputs, parameters, seed, tolerance)
+
+
+def _checked(function, inputs, parameters, seed: int, tolerance: float) -> float:
     trial = _Trial(function, inputs, parameters, seed)
     gradients = trial.tape_gradients()
-    thread = threading.get_ident()
-    primitives.STOPPED.discard(thread)
     error, _, exact = trial.compare(gradients, trial.directions)
-    if thread not in primitives.STOPPED:  # else a difference sees what is meant
-        trial.require_analytic(exact, gradients)
+    trial.require_analytic(exact, gradients)
     if error <= tolerance:
         return error
     alone = trial.one_by_one(gradients)

@@ -799,24 +799,24 @@ def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     """The indices that sort an array or Tensor along `axis`, for `take_along_axis`.
     Equal values keep their order. Complex numbers are sorted by their real part.
     """
-    data = x.data if isinstance(x, Tensor) else x
+    data = x.data if isinstance(x, Tensor) else _array(x)
     return sorting(data.real, axis)
 
 
-STOPPED: set[int] = set()  # threads that stopped a complex step; see gradcheck
+# by thread, what takes the place of what is stopped while gradcheck moves the inputs
+STOPPED: dict[int, Callable[[Array], Array]] = {}
 
 
 def stop_gradient(x: Array | Tensor) -> Tensor:
     """x as a constant.
 
-    Unlike `detach` it stops the complex step too: `gradcheck` then sees no difference
-    where a gradient is missing on purpose, nor where it is missing by mistake.
+    Unlike `detach` it stops the complex step too: to `gradcheck` it is a constant.
     """
-    data = x.data if isinstance(x, Tensor) else x
+    data = x.data if isinstance(x, Tensor) else _array(x)
     if data.dtype.kind == "c":
-        STOPPED.add(threading.get_ident())
         data = data.real.astype(data.dtype)
-    return Tensor(data)
+    stopped = STOPPED.get(threading.get_ident())
+    return Tensor(stopped(data) if stopped else data)
 
 
 # --- composed: their derivatives follow from the rows above ---------------------------
@@ -858,7 +858,10 @@ def logaddexp(a: Values, b: Values) -> Tensor:
     that one, and both get half of the gradient.
     """
     x, y = (v.data.real if isinstance(v, Tensor) else v.real for v in (a, b))
-    xp = namespace(maximum(x, y).data)
+    real = maximum(x, y).data
+    xp = namespace(real)
+    numbers = int, float, np.generic
+    a, b = (xp.asarray(v, real.dtype) if isinstance(v, numbers) else v for v in (a, b))
     same = xp.isinf(x) & (x == y)
     infinite = where(same, a, 0.0) + where(same, b, 0.0)
     a, b = where(same, 0.0, a), where(same, 0.0, b)
@@ -905,7 +908,7 @@ def trace(x: Values, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 def tril(x: Values, k: int = 0) -> Tensor:
     """The last two axes' lower triangle, up to the k-th diagonal; zeros elsewhere."""
-    return where(_above(x, k + 1), 0.0, x)
+    return where(_above(x, index(k) + 1), 0.0, x)
 
 
 def triu(x: Values, k: int = 0) -> Tensor:
@@ -922,6 +925,7 @@ def _above(x: Values, k: int) -> Array:
 def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each entry along `axis` (None: of x flattened) several times in a row."""
     xp = namespace(x.data if isinstance(x, Tensor) else x)
+    x = reshape(x, (1,)) if x.ndim == 0 else x
     count = x.size if axis is None else x.shape[axis]
     return take(x, xp.repeat(xp.arange(count), repeats), axis)
 
@@ -936,14 +940,21 @@ def tile(x: Values, reps: int | Sequence[int]) -> Tensor:
     return x
 
 
+def _array(x: Any) -> Any:
+    """x itself; TypeError unless it is an array or a Tensor."""
+    namespace(x.data if isinstance(x, Tensor) else x)
+    return x
+
+
 def vstack(arrays: Sequence[Values]) -> Tensor:
     """Arrays one under the other: vectors are rows."""
-    return concatenate([x if x.ndim > 1 else reshape(x, (1, -1)) for x in arrays])
+    rows = map(_array, arrays)
+    return concatenate([x if x.ndim > 1 else reshape(x, (1, -1)) for x in rows])
 
 
 def hstack(arrays: Sequence[Values]) -> Tensor:
     """Arrays side by side; vectors one after the other."""
-    flat = [x if x.ndim else reshape(x, (1,)) for x in arrays]
+    flat = [x if x.ndim else reshape(x, (1,)) for x in map(_array, arrays)]
     return concatenate(flat, axis=0 if flat[0].ndim == 1 else 1)
 
 
@@ -952,6 +963,7 @@ def tensordot(a: Values, b: Values, axes=2) -> Tensor:
     if not isinstance(axes, (tuple, list)):
         axes = range(-index(axes), 0), range(index(axes))
     first, second = axes
+    a, b = _array(a), _array(b)
     ours, theirs = axes_of(first, a.ndim), axes_of(second, b.ndim)
     names = [*string.ascii_letters[: a.ndim + b.ndim]]
     for one, other in zip(ours, theirs, strict=True):
@@ -964,6 +976,7 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     product is one `matmul`, in the order of `numpy.einsum_path`. Axes under ... must be
     as long in all operands that have them. No letter twice in one operand: see `trace`.
     """
+    operands = tuple(map(_array, operands))
     asked, subscripts = subscripts, _spelled(subscripts.replace(" ", ""), operands)
     given, arrow, out = subscripts.partition("->")
     if not arrow:  # letters used once, in alphabetical order

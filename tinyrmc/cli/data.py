@@ -56,13 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     says = "where texts are, and downloads go; without it, the folder that "
     says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
     add("--data-dir", type=Path, metavar="FOLDER", help=says)
-    says = "delete the integers that are kept, not the texts: they are read anew"
+    says = "delete the integers that are kept, with --data-dir those of the texts "
+    says += "there; not the texts: they are read anew"
     add("--clear", action="store_true", help=says)
     options = parser.parse_args(argv)
     if options.clear:
         if options.corpora:
             raise UsageError("--clear deletes what is kept of all texts; name none")
-        count, size = cache.clear()
+        count, size = cache.clear(options.data_dir)
         told = f"deleted {counted(count, 'folder')} of integers, {size / 1e6:,.1f} MB"
         print(f"{told}, in {cache.user_directory() / 'texts'}")
         return 0

@@ -304,7 +304,10 @@ def map_state(function: Callable, *states: State) -> State:
 
 
 def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
-    """The arrays of a state by name, detached, so that a task can carry them on."""
+    """The arrays of a state by name, detached, so that a task can carry them on. Views,
+    in any order: copy them by `numpy.ascontiguousarray` for programs that read raw
+    bytes, such as safetensors.
+    """
     found = named_leaves(state, name).items()
     return {key: x.data if isinstance(x, Tensor) else x for key, x in found}
 

@@ -75,16 +75,23 @@ def place(name: str, settings: Any, where: Path, paths: Sequence[Path]) -> Path:
     return user_directory() / "texts" / f"{name}-{one}-{two}"
 
 
-def clear() -> tuple[int, int]:
-    """Delete all integers that are kept; returns how many folders, and their bytes.
-    CorpusError where that fails. Texts and downloads stay.
+def clear(below: Path | None = None) -> tuple[int, int]:
+    """Delete all integers that are kept, or those of the texts `below` a folder;
+    returns how many folders, and their bytes. CorpusError where that fails. Texts and
+    downloads stay, and so does what others may be writing now.
     """
     count = size = 0
     for folder in sorted((user_directory() / "texts").glob("*")):
         ours = re.fullmatch(r"[a-z0-9-]+(-[0-9a-f]{16}){1,2}", folder.name)
-        partial = folder.name.startswith(PARTIAL)
+        partial = folder.name.startswith(PARTIAL) and _left(folder) and not below
         if folder.is_symlink() or not folder.is_dir() or not (ours or partial):
             continue
+        if below:
+            told = ""
+            with contextlib.suppress(*NOT_WHOLE):
+                told = _regular(folder / SOURCE).read_text(encoding="utf-8")
+            if not told or not Path(told).is_relative_to(below.absolute()):
+                continue
         files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         try:
             shutil.rmtree(folder)
@@ -215,6 +222,13 @@ def write(
         (partial / SOURCE).write_text(str(source.absolute()), encoding="utf-8")
 
 
+def _left(partial: Path) -> bool:
+    """Whether what was begun a day ago will not be gone on with."""
+    with contextlib.suppress(FileNotFoundError):  # another process has just done it
+        return time.time() - partial.stat().st_mtime > DAY
+    return False
+
+
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
     """A new folder that is renamed to `folder` when the body has gone well. CorpusError
@@ -224,7 +238,7 @@ def _beside(folder: Path) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for old in folder.parent.glob(f"{PARTIAL}*"):  # of processes that were killed
             with contextlib.suppress(OSError):  # another process did it
-                if time.time() - old.stat().st_mtime > DAY:
+                if _left(old):
                     shutil.rmtree(old)
         if read(folder, "") is None:  # damaged; else another process was faster
             shutil.rmtree(folder, ignore_errors=True)

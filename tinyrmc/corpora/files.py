@@ -59,6 +59,13 @@ KINDS = {
     b"ID3": "a recording (MP3)",
     b"OggS": "a recording (Ogg)",
     b"bplist": "a property list",
+    b"II*\x00": "a picture (TIFF)",
+    b"MM\x00*": "a picture (TIFF)",
+    b"\x00asm": "a WebAssembly file",
+    b"\xca\xfe\xba\xbe": "a Java class",
+    b"\x7fELF": "a program (ELF)",
+    b"\x5d\x00\x00": "an LZMA file",
+    b"\x00\x05\x16\x07": "a Mac's notes on another file (AppleDouble)",
 }
 LATER = {
     (257, b"ustar"): "a tar archive",
@@ -264,6 +271,10 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     if offset == 0:
         kinds = [kind for (at, x), kind in LATER.items() if data.startswith(x, at)]
         kinds += [kind for start, kind in KINDS.items() if data.startswith(start)]
+        kinds += ["a picture (BMP)"] * bool(re.match(rb"BM.{4}\0{4}", data, re.S))
+        kinds += ["a RIFF file"] * bool(
+            re.match(rb"RIFF.{4}(WAVE|WEBP|AVI )", data, re.S)
+        )
         if data.startswith(LFS):
             raise CorpusError(
                 f"{name} is no text but a pointer to one, of Git LFS; get the file "

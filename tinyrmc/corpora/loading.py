@@ -56,7 +56,8 @@ def load(
         corpus = cached(name, data_dir, vocabulary_size)
     if corpus is None:
         raise CorpusError(
-            f"the files of {name} changed while they were read; try again"
+            f"the files of {name} changed while they were read, or what was kept of "
+            "them was deleted; try again"
         )
     return corpus
 

@@ -64,7 +64,10 @@ def own(
         cache.write(folder, lambda _: _pieces(path, split, found), where, *sizes)
         corpus = cache.read(folder, path.name)
     if corpus is None:
-        raise CorpusError(f"{path} changed while it was read; try again")
+        raise CorpusError(
+            f"{path} changed while it was read, or what was kept of it was deleted; "
+            "try again"
+        )
     if {*corpus.vocabulary.words} <= {EOS, UNK}:
         raise CorpusError(
             f"no word comes twice in the training part of {path}; give a longer text"

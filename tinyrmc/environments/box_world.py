@@ -122,9 +122,9 @@ class BoxWorld(World):
         self.keeps = view != "whole" and (keeps or view == "remembered")
         self.grid = self.problem.room[1] + 2
         check_choice("BoxWorld", "view", view, "viewport", "whole", "remembered")
+        self.levels = box_levels.make(self.problem, levels, seed)
         if viewport % 2 == 0 or viewport > self.grid:
             raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
-        self.levels = box_levels.make(self.problem, levels, seed)
         self._margin = max(0, viewport // 2 - 1)  # walls beyond the wall
         self._side = self.grid + 2 * self._margin
         self.constants = self._constants()

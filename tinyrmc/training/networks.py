@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import operator
+import functools
 import os
 import sys
 import warnings
@@ -216,7 +216,7 @@ def save_module(module: Module, path: str | Path) -> None:
     again = rebuilt(told, ours | classes)
     parts = _replaced(module, again)
     for place in parts:
-        found = operator.attrgetter(place)(module)
+        found = functools.reduce(_part, place.split("."), module)
         classes |= {kind.__name__: kind for kind in classes_in(found)}
     _replace(again, parts, ours | classes)
     shared = ties(module)
@@ -239,16 +239,37 @@ def save_module(module: Module, path: str | Path) -> None:
     save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
 
 
+def _inside(owner: Any) -> dict[str, Any]:
+    """What a module, a list or a dict holds, by names as they stand in places."""
+    if isinstance(owner, list):
+        return {str(k): part for k, part in enumerate(owner)}
+    held = owner if isinstance(owner, dict) else vars(owner)
+    return {k: part for k, part in held.items() if isinstance(k, str) and "." not in k}
+
+
+def _part(owner: Any, name: str) -> Any:
+    """The part of this name of a module, a list or a dict."""
+    return (
+        _inside(owner)[name]
+        if isinstance(owner, (list, dict))
+        else getattr(owner, name)
+    )
+
+
 def _replaced(
-    module: Module, again: Module, place: str = "", owners: tuple[int, ...] = ()
+    module: Any, again: Any, place: str = "", owners: tuple[int, ...] = ()
 ) -> dict[str, Any]:
     """The modules inside that were put in the place of others since it was made, by
     their places, as `described` tells them. `again` is the module as it was made.
     """
     found: dict[str, Any] = {}
     owners = *owners, id(module)  # to which a part may refer back
-    for name, part in vars(module).items():
-        other = vars(again).get(name)
+    for name, part in _inside(module).items():
+        other = _inside(again).get(name)
+        if isinstance(part, (list, dict)) and type(other) is type(part):
+            if id(part) not in owners:
+                found |= _replaced(part, other, f"{place}{name}.", owners)
+            continue
         if not isinstance(part, Module) or id(part) in owners:
             continue
         with contextlib.suppress(RunError):
@@ -265,8 +286,13 @@ def _replace(module: Module, parts: dict[str, Any], classes: dict[str, type]) ->
     """Put modules, as `described` tells them, into their places."""
     for place, told in parts.items():
         *path, name = place.split(".")
-        owner = operator.attrgetter(".".join(path))(module) if path else module
-        setattr(owner, name, rebuilt(told, classes))
+        owner = functools.reduce(_part, path, module)
+        if isinstance(owner, list):
+            owner[int(name)] = rebuilt(told, classes)
+        elif isinstance(owner, dict):
+            owner[name] = rebuilt(told, classes)
+        else:
+            setattr(owner, name, rebuilt(told, classes))
 
 
 def _classes_of(modules: Iterable[ModuleType]) -> dict[str, type]:

@@ -137,7 +137,8 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     # A name of its own: other threads and processes may write the same file now.
-    beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
+    short = path.name.encode(errors="ignore")[:100].decode(errors="ignore")
+    beside = path.with_name(f"{short}.{secrets.token_hex(4)}.partial")
     try:
         with open(beside, "xb") as file:
             yield file
