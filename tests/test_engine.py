@@ -347,6 +347,32 @@ def test_two_threads_record_at_once():
     assert len(rounds) == 600  # none has failed
 
 
+def test_of_two_threads_one_walks_a_tape_back(monkeypatch):
+    """Though both have found that nobody has yet."""
+    both, check = threading.Barrier(2), guards.check_backward
+
+    def checked(*given):
+        check(*given)
+        both.wait()
+
+    monkeypatch.setattr(guards, "check_backward", checked)
+    x, found = Parameter(np.ones(3)), []
+    with Tape() as tape:
+        loss = p.sum(p.square(x))
+
+    def walk():
+        try:
+            found.append(tape.gradient(loss, x).tolist())
+        except RuntimeError as error:
+            found.append(str(error))
+
+    threads = [threading.Thread(target=walk) for _ in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert [2.0] * 3 in found
+    assert "this Tape is consumed; record again" in found
+
+
 def test_two_threads_cannot_add_into_the_same_memory(xp, monkeypatch):
     """One of them would lose what it adds; what counts is the memory, not the dict."""
     weight = Parameter(xp.ones(4))

@@ -153,7 +153,7 @@ class Tape:
 
     def _walk(self, loss: Tensor, gradients: Gradients) -> None:
         """Pop every entry, newest first: its outputs' gradients go to its inputs."""
-        self._state = "consumed"
+        guards.consume(self)
         self._borrowed.clear()  # from here on only the entries hold arrays
         gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while self.entries:

@@ -244,6 +244,14 @@ def check_backward(tape: Any, loss: Any, strict: bool = True) -> None:
             )
 
 
+def consume(tape: Any) -> None:
+    """Mark a tape as walked back; RuntimeError for the second of two threads."""
+    with _looking:
+        if tape._state != "recorded":
+            raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
+        tape._state = "consumed"
+
+
 _taken: list[tuple[int, list]] = []  # (thread, arrays) that backwards add into now
 _looking = threading.Lock()  # held while `_taken` is read or changed
 _adding = threading.RLock()  # held by a backward into the Parameters' own gradients
