@@ -266,6 +266,8 @@ def _replaced(
     owners = *owners, id(module)  # to which a part may refer back
     for name, part in _inside(module).items():
         other = _inside(again).get(name)
+        if other is None and isinstance(again, (list, dict)):
+            continue  # an addition, which no setting told of
         if isinstance(part, (list, dict)) and type(other) is type(part):
             if id(part) not in owners:
                 found |= _replaced(part, other, f"{place}{name}.", owners)
