@@ -170,7 +170,7 @@ for kind, what in ((2, "its sign leads"), (3, "its sign misleads")):
 # It gets the easy part within seconds, and rests there: from three starts, in steps 100
 # to 200, it is right in 100 % of the cases where $n$ is 0, and in 50 % of the others.
 # Then it learns more. In the end it is right in 96.0 % (95.7 to 96.3), above the
-# highest line, if not by much. The better evidence are two kinds of questions, in which
+# highest line, if not by much. Two kinds of questions are better evidence: in both,
 # $n$ is not 0 and $m$ is the middle one. In three of 18 questions the sign of $m$ leads
 # to the right answer, in one of 18 it misleads. If the network went by order and sign
 # alone, it would be right in all of the first and in none of the second. It is right in

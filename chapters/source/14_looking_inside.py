@@ -435,8 +435,8 @@ for (which, groups), chosen in itertools.product(alike.items(), (1, 0)):
 # by label and $n$, which stands in every input, 5.2 and 0.4. So in this one network,
 # questions that are alike in slots, step, label and $n$ are answered worse, by about
 # five points, where the slots that we reset had taken in the reference. After another
-# vector the number hangs on what we match by. So of a difference between the reference
-# and other vectors these numbers show nothing.
+# vector the number depends on what we match by. So of a difference between the
+# reference and other vectors these numbers show nothing.
 #
 # ## Cutting attention
 #

@@ -530,7 +530,7 @@ plt.show()
 # training. So begin with the state that fifty words *of another place* have left: such
 # states they know, and only what is in them is wrong (`after others` in the table). And
 # does the cost end because some words have been read, whichever they are? So let the
-# network read words of another place in the stead of the right ones, and ask for the
+# network read words of another place instead of the right ones, and ask for the
 # same next words (`others read`). **Write down first:** at which word does the extra
 # cost end, of each kind?
 
@@ -547,7 +547,7 @@ course.measured(17, "uses_ten_words")
 # After ten words a fresh start shows no longer (three seeds, one rate, below 0.003
 # nats). But it may be that a fresh state does little harm. What do the controls say?
 #
-# If words of another place are read in the stead of the right ones, the cost does not
+# If words of another place are read instead of the right ones, the cost does not
 # end, so it is not enough that some words have been read. (The last word is another one
 # then, too. So this control does not say which of the ten are needed.) Words 26 to 50
 # cost 2.60 (2.58 to 2.63) and 2.87 (2.84 to 2.89) nats more, the first word 2.48 (2.45

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from .corpus import EOS
-from .words import FEW, MOST, SHARED, SHINGLE
+from .words import FACTOR, FEW, MOST, SHARED, SHINGLE, in_a_row
 
 BLOCK = 1 << 20  # tokens that are compared at once
 SAMPLE = 1 << 19  # tokens from which on a sample is compared
 LETTERS = 32  # characters in a row that hardly two authors write
-FACTOR = 0x9E3779B97F4A7C15
 
 
 def repeated(
@@ -84,15 +83,12 @@ def _passages(
     if 2 * numbers[ids[first]].sum() > first.sum():
         bare = ~(first & numbers[ids])
         ids, line = ids[bare], line[bare]
-    words = found = table[ids]
+    words = table[ids]
     if len(words) < size:
         return words[:0], words[:0]
     powers = np.array([pow(FACTOR, k, 1 << 64) for k in range(size)], np.uint64)
-    for k in range(size.bit_length() - 1):  # of 1, 2, 4 ... words
-        ahead = 1 << k
-        found = found[:-ahead] * powers[ahead] + found[ahead:]
     begins = np.flatnonzero(np.diff(line[: 1 - size])) + 1
     places = begins[:, None] + np.arange(size)
     inside = line[places] == line[begins, None]
     lines = (words[places] * inside * powers).sum(1)[2 * inside.sum(1) >= size]
-    return found ^ found >> np.uint64(31), lines ^ lines >> np.uint64(31)
+    return in_a_row(words, size), lines ^ lines >> np.uint64(31)

@@ -21,6 +21,7 @@ from .files import decoded
 # Encodings differ in their quotation marks and dashes; _..._ is italics.
 _QUOTES, _HYPHENS = "\u2018\u2019\u201c\u201d", "\u2010\u2011"
 _PLAIN = str.maketrans(_QUOTES + _HYPHENS, "''\"\"--", "_") | {0x2014: "--"}
+FACTOR = 0x9E3779B97F4A7C15  # an odd number without a pattern
 SHINGLE = 8  # words in a row that hardly two authors write
 FEW = 8  # by fewer of them no text is told from another
 MOST = 0.5  # of them in another text: then it is a copy, edited
@@ -129,14 +130,19 @@ def shingles(text: str, size: int) -> np.ndarray:
     if 2 * sum(map(operator.ne, lines, bare)) > len(lines):
         lines = bare
     words = _BARE.findall("\n".join(lines))
-    count = max(0, len(words) - SHINGLE + 1)
     known = {word: zlib.crc32(word.encode()) for word in set(words)}
     each = np.fromiter(map(known.__getitem__, words), np.uint64, len(words))
-    found = np.zeros(count, np.uint64)
-    for k in range(SHINGLE):
-        found = found * np.uint64(0x9E3779B97F4A7C15) + each[k : k + count]
-    found ^= found >> np.uint64(31)
+    found = in_a_row(each, SHINGLE)
     return np.unique(found[found % np.uint64(1 + (size >> 21)) == 0])
+
+
+def in_a_row(each: np.ndarray, size: int) -> np.ndarray:
+    """A number for each `size` words in a row, from a number, uint64, of each word."""
+    count = max(0, len(each) - size + 1)
+    found = np.zeros(count, np.uint64)
+    for k in range(size):
+        found = found * np.uint64(FACTOR) + each[k : k + count]
+    return found ^ found >> np.uint64(31)
 
 
 def _unnumbered(line: str) -> str:

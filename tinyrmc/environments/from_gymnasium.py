@@ -186,8 +186,8 @@ GIVES = {
 
 
 def _asked(env: Any, method: str, *words: Any, **named: Any) -> tuple:
-    """What a method of an environment gives; WorldError, with the place in its file,
-    for an exception, and for what Gymnasium does not allow.
+    """Call a method of an environment. An exception, and a result that Gymnasium does
+    not allow, become a WorldError, with the place in the environment's file.
     """
     gives = GIVES[method]
     try:
