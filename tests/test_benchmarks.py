@@ -293,7 +293,8 @@ def test_the_table_of_processors_is_that_of_the_results():
         ("[AMD EPYC (Zen 4)]", ["cpu"], {"cores": 2}),
         ("[a faster AMD EPYC](", ["cpu_processes", "cpu_dnc"], {"cores": 4}),
         ("[AMD EPYC (Zen 5)]", ["language_amd", "agents_amd"], {"cores": 1}),
-        ("[Intel Xeon](", ["cpu_intel", "language", "agents"], {"cores": 2}),
+        ("[Intel Xeon](", ["cpu_intel"], {"cores": 2}),
+        ("the same Xeon, with", ["cpu_intel"], {"cores": 2, "fast": True}),
     ):
         (line,) = (line for line in lines if line.startswith(f"| {start}"))
         told = [cell.strip() for cell in line.strip("|").split("|")]
