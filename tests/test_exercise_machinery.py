@@ -28,6 +28,7 @@ from tinyrmc.course.exercises import (
     attention,
     breaking,
     checking,
+    first,
     gates,
     language,
     learning,
@@ -39,7 +40,9 @@ from tinyrmc.course.exercises import (
     ppo,
     programs,
     rare_words,
+    release,
     tape,
+    worlds,
 )
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
@@ -47,6 +50,7 @@ from tinyrmc.course.exercises.experiments import borne_out
 from tinyrmc.course.exercises.used import used
 from tinyrmc.course.exercises.whole import _check_draw, _check_picture
 from tinyrmc.course.overview import exercises
+from tinyrmc.course.panels import new_panel
 
 
 def squares(x):
@@ -548,7 +552,7 @@ def test_what_is_solved_is_known_at_the_next_visit(place, capsys):
     capsys.readouterr()
     course.progress()
     said = capsys.readouterr().out
-    assert "  1  arrays            2 of  6  ##....  next: centred\n" in said
+    assert "  1  arrays            2 of  7  ##.....  next: centred\n" in said
     total = sum(map(len, exercises().values()))
     assert f"\n2 of {total} exercises solved.\n" in said
     assert str(place) in said.replace("\n", "")
@@ -563,7 +567,7 @@ def test_progress_with_a_chapter_that_is_complete(place, capsys):
         json.dumps([f"arrays.{name}" for name in exercises()[1, "arrays"]])
     )
     course.progress()
-    assert "  1  arrays            6 of  6  ######\n" in capsys.readouterr().out
+    assert "  1  arrays            7 of  7  #######\n" in capsys.readouterr().out
 
 
 def test_every_exercise_stands_in_one_chapter():
@@ -671,9 +675,9 @@ def test_a_report_concludes_what_its_runs_say(place, capsys):
         (fair | {"runs": runs | {"b": [0, 1, np.nan]}}, "wrong: 'b' has a number"),
         (fair | {"runs": runs | {"b": [...]}}, "wrong: each name in `runs` has a"),
         (fair | {"conclusion": "maybe"}, "wrong: the conclusion is 'a', 'b' or"),
-        (fair | {"conclusion": "b"}, "wrong: 'a' is ahead in the mean. Deal all"),
+        (fair | {"conclusion": "b"}, "wrong: 'a' is ahead in the mean. Divide"),
         (fair | {"conclusion": "cannot tell"}, "wrong: 'a' is ahead in the mean."),
-        (fair | overlap, "wrong: 'b' is ahead in the mean. Deal all runs"),
+        (fair | overlap, "wrong: 'b' is ahead in the mean. Divide"),
         (fair | {"runs": {"a": [1, 2, 3], "b": [3, 2, 1]}}, "wrong: both kinds have"),
         (fair | overlap | {"conclusion": "cannot tell"}, "right: the runs bear it out"),
         (fair | {"expected": "b"}, "right: the runs bear it out, at this one rate\n"),
@@ -727,6 +731,81 @@ def test_a_picture_can_be_read(place, capsys):
         module.picture.check(panel(curves, "abc"[: len(curves)]))
         assert capsys.readouterr().out.startswith(said)
     plt.close("all")
+
+
+def test_a_picture_shows_what_a_measurement_can_give(place, capsys):
+    x, h, k = np.arange(0, 51.0, 5), 10.0 ** -np.arange(1, 20), 2.0 ** np.arange(9)
+    worse, best, bowl = h + 1e-16 / h, 0 * h + 1e-16, (np.log(k) - 3) ** 2 + 60
+    factors, windows = np.array([1, 3, 10, 100, 1000.0]), np.array([1.0, 3, 5, 7])
+    ones, ratio, level = 0 * factors + 1, np.linspace(0.1, 2, 20), 0 * k + 0.4
+    clip = {A: np.minimum(A * ratio, A * np.clip(ratio, 0.8, 1.2)) for A in (1, -1)}
+    left = {f"bias {b}": (x, gates.sigmoid(np.array(float(b))) ** x) for b in (0, 1, 3)}
+    errors, thrice = np.array([0.003, 0.03, 0.1, 0.3, 1]), (1, 2, 3)
+    felt = {
+        f"{n} x {D}": (errors, nth_farthest._share_with_errors(n, D, errors))
+        for n, D in ((3, 2), (4, 4), (8, 16))
+    }
+    for module, said, curves in (
+        (first, "right", [(x, x / 60), (x, x / 70)]),
+        (first, "wrong: a share of right answers", [(x, x), (x, 2 * x)]),
+        (first, "wrong: a curve is level", [(x, x / 60), (k, level)]),
+        (arrays, "right", [(k, k), (k, k + 1)]),
+        (arrays, "wrong: a distance is never", [(x, x - 1), (x, x + 1)]),
+        (arrays, "wrong: the smallest distance is 0", [(x, 0 * x), (x, x)]),
+        (arrays, "wrong: at one place", [(x, x), (x, 0 * x + 20)]),
+        (checking, "right", [(h, worse), (h, h * h + 1e-16 / h), (h, best)]),
+        (checking, "wrong: draw steps h", [(k, k), (k, k / 2), (h, best)]),
+        (checking, "wrong: an error is", [(h, -h), (h, h), (h, best)]),
+        (checking, "wrong: with the smallest h all", [(h, n * worse) for n in thrice]),
+        (checking, "wrong: with the smallest h both", [(h, h), (h, h * h), (h, best)]),
+        (attention, "right", [(k, level), (k, level + k / 500)]),
+        (attention, "wrong: a share lies", [(k, level), (k, k)]),
+        (attention, "wrong: draw widths", [(k / 2, level), (k / 2, level + k / 500)]),
+        (attention, "wrong: with the widest", [(k, level), (k, level + 0.1)]),
+        (normalisation, "right", [(factors, ones), (factors, 1 / factors)]),
+        (normalisation, "wrong: a norm of", [(factors, factors), (factors, ones)]),
+        (normalisation, "wrong: with the", [(factors, ones), (factors, 0.97 * ones)]),
+        (gates, "right", left),
+        (gates, "wrong: with a forget bias of 1 ", left | {"bias 1": (x, x / 50)}),
+        (gates, "wrong: the name of each curve", left | {"a": (x, x)}),
+        (release, "right", [(x, x), (x, 2 * x), (x, 3 * x)]),
+        (release, "wrong: a spread", [(x, x), (x, -2 * x), (x, 3 * x)]),
+        (release, "wrong: read more", [(k / 16, level * n) for n in thrice]),
+        (nth_farthest, "right", felt),
+        (nth_farthest, "wrong: at 8 x 16", felt | {"8 x 16": (errors, errors)}),
+        (nth_farthest, "wrong: the name of each", felt | {"a": (errors, errors)}),
+        (language, "right", [(k, k + 2), (k, bowl)]),
+        (language, "wrong: a perplexity", [(k, k / 2), (k, bowl)]),
+        (language, "wrong: on the training", [(k, 2 + 100 / k), (k, bowl)]),
+        (language, "wrong: on the validation", [(k, k + 2), (k, 2 * k + 2)]),
+        (ppo, "right", [(ratio, each) for each in clip.values()]),
+        (ppo, "wrong: for A = 1 it shows", [(ratio, -clip[1]), (ratio, clip[-1])]),
+        (ppo, "wrong: no curve is what", [(ratio, clip[1]), (ratio, -ratio)]),
+        (worlds, "right", [(windows, windows / 7), (windows, windows / 9)]),
+        (worlds, "wrong: a share lies", [(windows, windows), (windows, windows / 9)]),
+        (worlds, "wrong: a window has", [(x / 5, x / 60), (x / 5, x / 70)]),
+        (worlds, "wrong: on the", [(windows, windows / 7), (windows, ones[1:] * 0.3)]),
+    ):
+        if isinstance(curves, list):
+            curves = dict(zip("abc", curves, strict=False))
+        panel = new_panel()
+        for name, (places, heights) in curves.items():
+            panel.plot(places, heights, label=name)
+        panel.set(xlabel="x", ylabel="y")
+        panel.legend()
+        module.picture.check(panel)
+        assert capsys.readouterr().out.startswith(said), (module.__name__, said)
+
+
+def test_every_chapter_asks_for_a_picture():
+    draws = set()
+    for (number, module), names in exercises().items():
+        place = importlib.import_module(f"tinyrmc.course.exercises.{module}")
+        for name in names:
+            function = getattr(getattr(place, name), "function", lambda: None)
+            if name == "picture" or "panel" in inspect.signature(function).parameters:
+                draws.add(number)
+    assert sorted(draws) == [*range(29)]
 
 
 def test_a_picture_of_a_hop_s_shares_shows_what_a_hop_gives(place, capsys):

@@ -114,7 +114,7 @@ def test_times_are_written_into_head_and_map():
     assert "999" not in times.head_of(changed, "06")
     listed = "- **[0. A](00_a.ipynb)**, 7 min:\n- [2. P](02_p.ipynb), 3 min:"
     shown = times.map_of(listed)
-    assert f"**, {times.rounded(times.times('00').all)} min" in shown
+    assert f" of {times.rounded(times.times('00').all)} min:" in shown
     assert shown.endswith("), as long as you like:")
 
 

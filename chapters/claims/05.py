@@ -75,7 +75,7 @@ def forgiving():
     """In 400 steps, and on rates a factor of three apart, Adam is within ten points of
     its best over a factor of {Adam:.0f} from each of three starts, momentum over
     {momentum.low:.0f} to {momentum.high:.0f}, plain descent over {plain:.0f}: Adam
-    forgives the most here.
+    has the widest range here.
 
     Plain descent with a rate of 0.01 has got to {plain at 1/100:.0%}.
     """

@@ -42,7 +42,7 @@ def baselines():
     a baseline it is {with, usual.mean:.2f}, {with, a third.mean:.2f} and
     {with, three times.mean:.2f}.
 
-    Not at this rate. Of 200 games without a baseline the best arm wins a share of
+    At this rate it cannot. Of 200 games without a baseline the best arm wins a share of
     {entropy 0.mean:.2f}. With an entropy that is worth 1 it is {entropy 1.mean:.2f},
     which can be chance, and with one worth 10 only {entropy 10.mean:.2f}.
     """

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # 0. A first look: a core learns before your eyes
 #
-# **Figures 1 and 2 of the paper.** About 45 minutes. You need Python and some NumPy.
+# **Figures 1 and 2 of the paper.** About 80 minutes (45 on the core road). You need
+# Python and some NumPy.
 #
 # This course builds one idea, the Relational Memory Core, from nothing but arrays, and
 # you write nearly all of it. The idea comes from *Relational recurrent neural networks*
@@ -532,6 +533,25 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # it would cost in a training.) `course.progress()` lists what you have solved and says
 # where; `course.forget()` deletes it.
 #
+# ## A picture of your own
+#
+# *Extra: your first experiment with a network.*
+#
+# One run may be luck. `learns(seed)` trains the core of this chapter from another start
+# and on other questions, in half a minute or a minute. It returns two arrays, and the
+# first, (steps, questions), says which answers were right.
+#
+# **Now draw it yourself.** Take two seeds of your own. Draw the share of right answers,
+# in the mean of each 50 steps, against the steps: a curve for each seed, with names for
+# curves and axes, and if you like the lines of the baselines. **Write down first:** in
+# what will the two curves differ, where each rests, how long, or where it ends?
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
+
+# %% [markdown]
 # ## Letters
 #
 # *Extra: a table to look things up in.*
@@ -578,10 +598,10 @@ print("the most is in row", from_input.argmax(), "(counted from 0, from the top)
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Not if a slot holds a vector beside its label. Exchange the labels of two vectors: the
-# answer to a question may change, and the mean of all rows stays what it was. (Slots
-# that hold something else, such as products of vector and label, are another matter:
-# chapter 28 has memories that are sums of these.)
+# It could not, if a slot holds a vector beside its label. Exchange the labels of two
+# vectors: the answer to a question may change, and the mean of all rows stays what it
+# was. (Slots that hold something else, such as products of vector and label, are
+# another matter: chapter 28 has memories that are sums of these.)
 vectors, names = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), np.array([0, 1, 2])
 for told in (names, names[[0, 2, 1]]):
     rows_told = np.concatenate([vectors, np.eye(3)[told]], axis=1)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** About 110 minutes, in two sittings. You need Python
+# **The notation of section 3.1.** About 140 minutes, in two sittings. You need Python
 # and some NumPy.
 #
 # Many mistakes happen with axes: you sum over the wrong one, or stretch numbers along
@@ -168,9 +168,9 @@ def squared_distances(M):
 ex.squared_distances.check(squared_distances)
 
 # %% [markdown]
-# Now **draw it yourself**: eight points of your own in the plane, numbered, and beside
-# them the matrix of their distances (`imshow`). Where are its zeros, and why is it
-# symmetric? Row 3, sorted, answers every question about point 3. Here are ours:
+# Here are eight points in the plane, numbered, and beside them the matrix of their
+# distances. Where are its zeros, and why is it symmetric? Row 3, sorted, answers every
+# question about point 3.
 
 # %%
 points = rng.uniform(-1, 1, size=(8, 2))
@@ -195,6 +195,40 @@ nearest_first = distances[3].argsort()  # places of the entries, smallest entry 
 print("from 3, the nearest first:", nearest_first)
 
 # %% [markdown]
+# **Now draw it yourself.** Do distances differ as much when slots have more units? Make
+# memories of eight slots with 1, 2, 4, ... up to 256 units, of numbers of your own
+# choice, and find the distances of all pairs. Draw the smallest of them (without that
+# of a slot from itself) and the largest against the number of units: two curves with
+# names, and named axes. **Write down first:** what becomes of the ratio of the two? The
+# cell after the next has our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
+
+# %% tags=["hide-input", "hide-output"] alt="The smallest and the largest distance of eight random slots against the number of their units, both axes logarithmic: the two curves rise and come close to each other"
+# Draws the smallest and the largest distance for slots of more and more units
+units, smallest, largest = 2 ** np.arange(9), [], []
+for F in units:
+    memory = np.random.default_rng(F).normal(size=(8, F))
+    pairs = np.sqrt(ex.squared_distances(memory))[np.triu_indices(8, k=1)]
+    smallest.append(pairs.min())
+    largest.append(pairs.max())
+figure, panel = plt.subplots(figsize=(6, 3))
+panel.loglog(units, smallest, "o-", base=2, label="smallest")
+panel.loglog(units, largest, "o-", base=2, label="largest")
+panel.set(xlabel="units of a slot", ylabel="distance of two slots")
+panel.legend()
+plt.show()
+for k in (0, 4, 8):
+    ratio = largest[k] / smallest[k]
+    print(f"{units[k]:3} units: the largest is {ratio:.1f} times the smallest")
+
+# %% [markdown]
+# In this one draw the two come closer and closer to each other. So with many units, who
+# is nearest to whom is a matter of small differences. (Chapter 13 meets that again.)
+#
 # ## Batches first, and one matrix for all slots
 #
 # Examples of a batch get an axis of their own, which always comes first: `(B, N, F)`.

@@ -229,7 +229,7 @@ def waves(weights, x):
 
 def learn(weights, network, xs, ys, rate, steps):
     """weights, xs, ys lists of numbers; network(values, x), x a Value -> a Value
-    -> new weights (a list of numbers), the loss before each step (a list).
+    -> the loss before each step (a list), new weights (a list of numbers).
     """
     ...
 
@@ -243,7 +243,7 @@ ys = [math.sin(x) for x in xs]
 weights = np.random.default_rng(3).normal(size=13).tolist()
 losses, drawn, dense = [], {}, np.linspace(-3, 3, 61)
 for until in (0, 20, 200, course.fast(1000, 220)):
-    weights, more = learn(weights, waves, xs, ys, 0.01, until - len(losses))
+    more, weights = learn(weights, waves, xs, ys, 0.01, until - len(losses))
     losses += more
     values = [Value(w, []) for w in weights]
     drawn[until] = [waves(values, Value(x, [])).data for x in dense]
@@ -527,7 +527,7 @@ print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 #
 # *Extra: the project's engine, and a rule of its table.*
 #
-# The project's engine is this tape, grown up:
+# The project's engine is this tape with more in it:
 #
 # | yours | ours | what is new there |
 # |---|---|---|

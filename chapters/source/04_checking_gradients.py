@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Checking gradients: how to know that a derivative is right
 #
-# **No equation of the paper, but what every equation rests on.** About 175 minutes, in
+# **No equation of the paper, but what every equation rests on.** About 205 minutes, in
 # three sittings. You need chapter 3 (the engine), and you need to know what a complex
 # number is. In this chapter $h$ is a small step, as in all books on derivatives.
 #
@@ -181,9 +181,18 @@ complex_step = ex.complex_step.yours(complex_step)
 # %% [markdown]
 # Now all three side by side. The function is $e^x \tanh 3x$ at $x = 0.4$; its slope is
 # $e^x \left(\tanh 3x + 3 / \cosh^2 3x\right)$. **Write down first:** how many right
-# digits will each of them reach at best? Then **draw it**: the relative error of each
-# against $h$, from $10^{-0.5}$ down to $10^{-20}$, both axes logarithmic. Where do the
-# two errors of the differences meet? The next two cells have ours.
+# digits will each of them reach at best?
+#
+# **Now draw it yourself**, for a function of your own whose slope you know: the relative
+# error of all three against $h$, from $10^{-0.5}$ down to $10^{-20}$, both axes
+# logarithmic, with names for curves and axes. (An error of 0 has no place there; draw
+# $10^{-17}$ for it.) Where do the two errors of the differences meet? The two cells
+# after the next have our function and our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 
 # %% tags=["hide-output"]

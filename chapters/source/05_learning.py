@@ -397,8 +397,8 @@ plt.show()
 # Over many steps the chance in it averages out. (So gradient descent on batches is
 # called *stochastic*: SGD.)
 #
-# Now three rules, each with a row of rates. **Write down first:** which rule forgives
-# the most wrong rates?
+# Now three rules, each with a row of rates. **Write down first:** which rule works over
+# the widest range of rates?
 
 # %% tags=["hide-output"]
 rules = {
@@ -431,7 +431,7 @@ plt.show()
 # Each rule has a hill of good rates, and each hill stands elsewhere. In 400 steps, and
 # on rates a factor of three apart, Adam is within ten points of its best over a factor
 # of 97 from each of three starts, momentum over 10 to 32, plain descent over 10: Adam
-# forgives the most here.
+# has the widest range here.
 #
 # Plain descent with a rate of 0.01 has got to 50 % (47 to 53). That is little more than
 # the middle gives, but it is not that rule: their answers agree in 34 % (34 to 35) of

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equations 1 and 2, sections 3.1 and 3.2.** About 165 minutes (55 on the core road),
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 195 minutes (55 on the core road),
 # in three sittings. You need chapter 1 (arrays), chapter 3 (the engine) and chapter 5
 # (learning).
 #
@@ -95,9 +95,16 @@ ex.softmax.check(softmax)
 # $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 for $j = k$ and else 0. Where all
 # shares are 0 or 1 it vanishes: nothing is learnt about where to look. **Write down
 # first:** without the root, how large is the largest of eight shares at $d_k = 2048$?
-# Then **measure and draw it**, for widths from 2 to 2048: the mean largest share of
-# many random queries, with the root and without. The next two cells have ours, with two
-# measures more.
+#
+# **Now draw it yourself.** Make random queries and keys for widths from 2 to 2048, and
+# measure the mean largest share of many queries, with the root and without. Draw both
+# against the width, with names for curves and axes. The two cells after the next have
+# ours, with two measures more.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %%
 widths = 2 ** np.arange(1, 12)

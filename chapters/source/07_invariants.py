@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. A laboratory of invariants: what must hold for any attention
 #
-# **Equations 1 and 2 again.** About 85 minutes, in two sittings. You need chapter 6
+# **Equations 1 and 2 again.** About 115 minutes, in two sittings. You need chapter 6
 # (attention); its letters are the same.
 #
 # How do you test a function if there is no other version to compare it with? You test
@@ -278,8 +278,7 @@ for j, name in enumerate(functions):
 # **Exercise 4.** Write it, so that anybody can repeat it: draw with
 # `np.random.default_rng(seed)`. `check` does not know what you measure. It looks
 # whether your numbers support your claim, with three seeds. (They "stay" if they differ
-# by less than a tenth, and "rise" if nine in ten pairs of them do.) Then give the
-# picture's axes their names.
+# by less than a tenth, and "rise" if nine in ten pairs of them do.)
 
 
 # %%
@@ -293,7 +292,18 @@ def my_experiment(A, seed):
 ex.my_experiment.check(my_experiment)
 my_experiment = ex.my_experiment.yours(my_experiment)
 
-# %% tags=["hide-output"] alt="What an experiment has measured against its settings, one line for each of three seeds. Here it is the largest of five shares, which rises with the length of the queries"
+# %% [markdown]
+# **Now draw it yourself:** what you have measured against the settings, a curve for
+# each of three seeds, with names for curves and axes. The cell after the next draws it
+# in our way.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
+
+# %% tags=["hide-input", "hide-output"] alt="What an experiment has measured against its settings, one line for each of three seeds. Here it is the largest of five shares, which rises with the length of the queries"
+# Draws what was measured with three seeds
 figure, panel = plt.subplots(figsize=(6, 3))
 for seed in range(3):
     settings, measured, claim = my_experiment(attention, seed)

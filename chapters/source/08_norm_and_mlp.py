@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 165 minutes, in three sittings. You
+# **The $g_\psi$ of equation 7, section 3.3.** About 195 minutes, in three sittings. You
 # need chapter 6 (attention) and, for the way back, chapters 3 to 5. In this chapter
 # $\gamma$ and $\beta$ are a norm's gain and offset, and $g$ is a gradient.
 #
@@ -217,9 +217,18 @@ plt.show()
 # norm it is a leak: something goes from slot to slot past the attention, and no map of
 # shares shows it. How bad is that? Let the numbers of slot 0 be ten and a hundred times
 # as large. **Write down first:** how large do the *other* slots come out of a joint
-# norm? Then **draw it**, from your own memory of four slots: the standard deviation of
-# each slot after your norm of each row and after `joint_norm`, against the factor, from
-# 1 to 1,000. The next two cells have three of the factors, as bars.
+# norm?
+#
+# **Now draw it yourself**, from a memory of your own of four slots. Multiply slot 0 by
+# factors from 1 to 1,000, and draw against the factor how large slots 1 to 3 come out
+# (the standard deviation over the units of each, in the mean of the three): once of
+# your norm of each row, once of `joint_norm`. Curves and axes have names. The two cells
+# after the next have three of the factors, as bars.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %%
 M, factors = rng.normal(size=(N, 32)), (1, 10, 100)
@@ -283,8 +292,8 @@ print(M)
 #
 # For slots of width 2 you can see what a ReLU does. A grid goes in; the hidden layer
 # has five units, two of which are above 0 in the whole square. Where the number that a
-# ReLU sees changes its sign, the plane is bent. **Write down first:** along how many
-# lines?
+# ReLU sees changes its sign, straight lines of the grid get a corner. **Write down
+# first:** along how many lines do the corners lie?
 
 # %%
 W1 = np.array([[1, 0, 1.0, -0.6, 0.3], [0, 1, 0.4, 1.0, -1.0]])
@@ -296,8 +305,8 @@ maps = {
     "two layers with ReLU": lambda z: ex.mlp(z, [(W1, b1), (W2, b2)]),
 }
 
-# %% tags=["hide-input", "hide-output"] alt="A square grid with three dashed lines, where a hidden unit is 0. Without ReLU it becomes a parallelogram with straight lines. With ReLU the grid is bent along the images of the three dashed lines, and straight between them"
-# Draws the grid, the bends, and what becomes of them
+# %% tags=["hide-input", "hide-output"] alt="A square grid with three dashed lines, where a hidden unit is 0. Without ReLU it becomes a parallelogram with straight lines. With ReLU the lines of the grid have corners on the images of the three dashed lines, and are straight between them"
+# Draws the grid, where corners will be, and what becomes of both
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.3))
 line = np.linspace(-1, 1, 201)
 grid = [np.stack([np.full_like(line, c), line], axis=1) for c in np.linspace(-1, 1, 9)]
@@ -317,8 +326,8 @@ for panel, (title, process) in zip(panels, maps.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The plane is bent along three lines, and between them all is straight. The next layers
-# bend what is bent already.
+# The corners lie along three lines, and between them all is straight. The next layers
+# add corners of their own.
 #
 # **This is a good place to stop.**
 #
@@ -503,7 +512,7 @@ course.measured(8, "residuals")
 # harm at 3/1000: without both they end at 0.70 (0.69 to 0.71). At a third of that rate
 # they do none.
 #
-# What you pay without norms, where there are residuals, is the first loss. Without
+# What is worse without norms, where there are residuals, is the first loss. Without
 # norms the signal grows from block to block: in three fresh networks its size is 0.7
 # (0.6 to 0.7) after the first, 1.9 (1.7 to 2.2) after the sixth and 6.4 (5.6 to 7.7)
 # after the twelfth. The first loss shows it: 5.98 (3.76 to 8.16), where a guess costs

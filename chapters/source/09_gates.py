@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** About 150 minutes (35 on the core road), in three
+# **Equations 3 to 6, section 3.3.** About 180 minutes (35 on the core road), in three
 # sittings. You need chapter 7 (invariants; on the core road, 6), and chapters 3 and 5
 # for what you build. In this chapter $c$ is what is proposed, $g$ a gradient, and `p`
 # the weights. A hat marks a gate: $\hat f$ and $\hat\imath$ are what the sigmoids of
@@ -192,10 +192,18 @@ weights_of_the_past = ex.weights_of_the_past.yours(weights_of_the_past)
 # %% [markdown]
 # $a_0$ is the product of all forget gates, and the forget bias moves all of them at
 # once. **Write down first:** with a bias of 1 (a gate of 0.73), after how many steps is
-# half of a memory left? With a bias of 5 (0.993)? Then **draw it**: let your function
-# give $a_0$ after 0 to 50 steps, for biases of 0, 1, 2, 3 and 5, with all
-# pre-activations 0. On which axis are the curves straight lines, and why? The next two
-# cells have our numbers and our picture.
+# half of a memory left? With a bias of 5 (0.993)?
+#
+# **Now draw it yourself.** Choose three forget biases or more, and let your function
+# give $a_0$ after 0 to 50 steps, with all pre-activations 0. (After no step it is 1.)
+# Draw $a_0$ against the steps, a curve for each bias, whose name says the bias. On
+# which axis are the curves straight lines, and why? The two cells after the next have
+# our numbers and our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-output"]
 T = 50

@@ -661,7 +661,8 @@ course.show(equations.update_memory, equations.output)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# None of them: all units of a slot share its gates, so the same case holds for all.
+# None of the four can: all units of a slot share its gates, so the same case holds for
+# all.
 m, candidate = np.full((1, 1, 4), 5.0), np.full((1, 1, 4), 3.0)
 mixed = np.array([[[40.0, 40.0, -40.0, -40.0]]])  # half of the units open
 for name, f in (("unit", mixed), ("memory", mixed[..., :1])):

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11. The paper against the release
 #
-# **Section 3, and the code that its authors released.** About 95 minutes, in two
+# **Section 3, and the code that its authors released.** About 125 minutes, in three
 # sittings. You need chapter 10 (a step and its training).
 #
 # The authors have published the code of their core. It is not the network of the nine
@@ -89,6 +89,8 @@ mine = released_step(np, core.input_projection(inputs).data, m, p)
 print("the same:", np.allclose(mine, theirs.data, rtol=1e-12))
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Where a memory begins
 #
 # Slots that are equal stay equal (chapter 7), and nothing else in the step tells them
@@ -113,9 +115,7 @@ spread = ex.spread.yours(spread)
 
 # %% [markdown]
 # Both networks, fresh, read a hundred random inputs, from four first memories. **Write
-# down first:** from which of the four do the slots stay apart? Run the next cell, which
-# reads, and **draw it**: the spreads in `kept` against the steps, a panel for each
-# network. (Which axis should be logarithmic?) Our picture is in the cell below it.
+# down first:** from which of the four do the slots stay apart?
 
 
 # %%
@@ -153,6 +153,18 @@ kept = {}
 for name, core in cores.items():
     for beginning, m in beginnings.items():
         kept[name, beginning] = spreads(core, m, inputs)
+
+# %% [markdown]
+# **Now draw it yourself,** for one of the two networks. Choose three first memories or
+# more, one of them your own, let `spreads(cores["paper"], m, inputs)` read your inputs
+# from each, and draw the spreads against the steps, with names for curves and axes. (A
+# memory is (1, N, F), and inputs are (T, D). Which axis should be logarithmic?) The
+# cell after the next has our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-input", "hide-output"] alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers the slots become alike quickly in the paper's network and slowly in the released one"
 # Draws the slots' spread for both networks
@@ -393,10 +405,11 @@ for scale in (1.0, 10.0, 100.0):
 
 # %% tags=["hide-cell"]
 # Answer 3
-# The row of the candidate: it becomes the tanh of a layer of x and h, in place of g_psi
-# of what attention brings. Then nothing attends, and the rows on who asks, on q, k, v,
-# on the residual and on the scale of the scores say nothing any more. And the first
-# memory is 0, not random. Gates, state and output are an LSTM's already (chapter 9).
+# The row of the candidate has to change: it becomes the tanh of a layer of x and h, in
+# place of g_psi of what attention brings. Then nothing attends, and the rows on who
+# asks, on q, k, v, on the residual and on the scale of the scores say nothing any more.
+# And the first memory is 0, not random. Gates, state and output are an LSTM's already
+# (chapter 9).
 x, h, m = rng.normal(size=(2, F)), *rng.normal(size=(2, 2, 1, F))
 w = {f"{kind}_{k}": rng.normal(size=(F, F)) / 4 for kind in "WU" for k in "fioj"}
 w |= {f"b_{k}": np.zeros(F) for k in "fioj"}

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13. Nth farthest: learning to compare
 #
-# **Sections 4.1 and 5.1.** About 145 minutes (110 on the core road), in two sittings,
+# **Sections 4.1 and 5.1.** About 180 minutes (110 on the core road), in three sittings,
 # with two or three minutes of computing. You need attention (chapter 6), the whole step
 # (chapter 10) and learning (chapter 5). Here $k$ counts vectors and $N$ slots; $n$ and
 # $m$ are the question's numbers, and $M$ is a memory.
@@ -341,10 +341,18 @@ right_with_errors = ex.right_with_errors.yours(right_with_errors)
 
 # %% [markdown]
 # **Write down first:** what does an error of 10 % cost at 3 x 2, and what at 8 x 16?
-# Then **draw it**, from the questions on: the share answered right against the error,
-# from 0.003 to 1, for 3 x 2, 4 x 4 and 8 x 16. (`nth.draw` and `nth.decode` are used
-# above; the reference's time step is `batch["reference"]`.) The next two cells have
-# ours.
+#
+# **Now draw it yourself**, from the questions on. Draw 1,000 questions or more of three
+# sizes that you choose, such as 3 x 2, 4 x 4 and 8 x 16, and find the share answered
+# right for five errors or more, from 0.003 to 1. Draw the share against the error, a
+# curve for each size, whose name says the size as here. (`nth.draw` and `nth.decode`
+# are used above; the reference's time step is `batch["reference"]`.) The two cells
+# after the next have ours.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-output"]
 errors = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
@@ -377,6 +385,8 @@ plt.show()
 # the self query. There we can only guess. Keeping the vectors, finding $m$, comparing
 # and sorting are of no use without each other, and each is easier with fewer vectors.
 # That is the idea of the ladder.
+#
+# **This is a good place to stop.**
 #
 # ## Your step on the ladder
 #

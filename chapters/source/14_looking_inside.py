@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14. Looking inside: what a trained core does
 #
-# **Section 5.1, figure 3.** About 130 minutes, in two sittings. You need chapter 13
+# **Section 5.1, figure 3.** About 160 minutes, in two sittings. You need chapter 13
 # (nth farthest) and the gates (chapter 9).
 #
 # Take a trained network apart. Does it measure distances, where does it look, what do
@@ -538,9 +538,16 @@ plt.show()
 # one? Does the memory hold $n$, and does it hold the answer? Which head can be cut at
 # no cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run of
 # yours.)
+#
+# The picture shows what you have measured beside its control: two curves, or bars with
+# two names, at four places or more, such as the four steps. (`panel.bar(places,
+# heights, label=...)` draws bars.) `check` asks whether a reader can follow it; your
+# sentence you judge yourself.
 
 # %%
-# Your experiment
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% [markdown]
 # ## Takeaways

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 15. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** About 230 minutes, in three sittings. You need
+# **All equations, each a little wrong.** About 260 minutes, in four sittings. You need
 # chapters 6 to 11, and learning (chapter 5).
 #
 # Every bug in this chapter is a line that is easy to write and looks right. Nothing
@@ -592,11 +592,11 @@ plt.show()
 # the symbols right, with the joint norm 63 % (56 to 67), with the shared layer 62 % (57
 # to 67), begun with zeros 50 % (42 to 58), cut off 56 % (49 to 61), with two softmaxes
 # 53 % (50 to 54). At 1e-2, three times the rate, these are 100 %, 100 %, 100 %, 87 %
-# (81 to 94), 70 % (70 to 71) and 96 % (94 to 99). So how much a bug costs hangs on the
-# rate. At 1e-2 the right network misses next to nothing, and a memory that is cut off
-# costs more than one of zeros; at 3e-3 three seeds cannot tell these two apart. At each
-# of the three rates they cannot tell the joint norm and the shared layer from the right
-# network.
+# (81 to 94), 70 % (70 to 71) and 96 % (94 to 99). So how much a bug costs depends on
+# the rate. At 1e-2 the right network misses next to nothing, and a memory that is cut
+# off costs more than one of zeros; at 3e-3 three seeds cannot tell these two apart. At
+# each of the three rates they cannot tell the joint norm and the shared layer from the
+# right network.
 #
 # By what is right at the end three seeds cannot tell two of the bugs from the right
 # network, the joint norm and the shared layer; nor, on *compare* with narrow keys, a
@@ -637,6 +637,21 @@ def diagnose(network, rng):
 ex.diagnose.check(diagnose)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
+# **Now draw it yourself.** Choose one of the six bugs, and a number on which its
+# symptom may depend: the length of a sequence, the width of keys, the slots, the
+# layers, the classes, the size of the logits. Measure the symptom at five values of
+# that number or more, in the right form and in the broken one, with inputs that you
+# draw. Draw both against that number, with names for curves and axes. **Write down
+# first:** where will the two lie closest together, so that a test might miss the bug?
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
+
+# %% [markdown]
 # **What was not shown.** What these bugs cost on other tasks, at other sizes or after
 # longer training, nor what the wrong scale costs at other rates than 3e-3; that there
 # are no others. Nor how much is learnt by heart: no sequence was held out.
@@ -655,9 +670,9 @@ ex.diagnose.check(diagnose)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The memory that is cut off, and no other. A test of gradients asks whether the
-# gradient belongs to the function. Two softmaxes, a wrong scale, a joint norm, a
-# shared layer and a memory of zeros are all functions with right gradients: of
+# It would find the memory that is cut off, and no other. A test of gradients asks
+# whether the gradient belongs to the function. Two softmaxes, a wrong scale, a joint
+# norm, a shared layer and a memory of zeros are all functions with right gradients: of
 # another function than you meant. `.data` gives a gradient that no longer fits the
 # function.
 x, m = rng.normal(size=(2, 2, 3))
@@ -683,10 +698,10 @@ print("gradients fit: as it should be", recurrent(False), ", cut off", recurrent
 
 # %% tags=["hide-cell"]
 # Answer 2
-# The joint norm, if its gains and offsets are no longer all alike: a slot's gain
-# stays where it was when the slots are shuffled. (Fresh ones are alike, and nothing
-# shows.) All the others treat slots in the same way, and the memory of zeros most of
-# all.
+# You would find the joint norm, if its gains and offsets are no longer all alike: a
+# slot's gain stays where it was when the slots are shuffled. (Fresh ones are alike, and
+# nothing shows.) All the others treat slots in the same way, and the memory of zeros
+# most of all.
 four = rng.normal(size=(1, 4, 8))
 order = np.array([2, 0, 3, 1])
 norm = ex.JointNorm(4, 8)

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 17. Language modelling: from a text to writing
 #
-# **Sections 4.3, 5.4 and A.4, figure 12.** About 185 minutes, in three sittings, with
+# **Sections 4.3, 5.4 and A.4, figure 12.** About 215 minutes, in three sittings, with
 # two minutes of computing. You need learning (chapter 5), the LSTM (chapter 9) and the
-# RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's state.
+# RMC (chapter 10). In this chapter $x_t$ is word number $t$ of a text, $p$ is always a
+# probability, $k$ a number of imagined words, and $s$ a core's state.
 #
 # So far every task was made for the core. This one was not: a network reads a real
 # text, word by word, and always has to say what comes next. Large language models are
@@ -49,7 +50,7 @@ print(*TRAIN[:9], "are", *vocabulary.decode(TRAIN[:9]))
 # %% [markdown]
 # ## Counting
 #
-# The probability of a text is a product of $p(w_t \mid w_{<t})$, each word given all
+# The probability of a text is a product of $p(x_t \mid x_{<t})$, each word given all
 # words before it. The simplest model, the *unigram*, forgets these and answers with the
 # share $p(b)$ that a word $b$ has of the text. The *bigram* remembers one word $a$ and
 # counts what came after it. In `a b a b a c`, a `b` comes after `a` two times in three.
@@ -118,9 +119,17 @@ for name, ids in {"training": TRAIN, "validation": VALIDATION}.items():
 #
 # The bigram goes the other way, from 19 to 120. This gap is *overfitting*: the model
 # knows its text and not the language. With a larger $k$ it trusts its counts less. The
-# validation text is there to choose $k$ with. **Draw it**: the perplexity of your
-# bigram on both texts against $k$, from 0.1 to 1000, with a logarithmic axis. Why does
-# one curve turn round, and the other not? The next cell has ours.
+# validation text is there to choose $k$ with.
+#
+# **Now draw it yourself:** the perplexity of your bigram on both texts against $k$, for
+# five values or more from 0.1 to 1000, on a logarithmic axis, with names for curves and
+# axes. Why does one curve turn round, and the other not? The cell after the next has
+# ours.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-input"] alt="Perplexity of the bigram against k: on the training text it rises with k all the way; on the validation text it is U-shaped, with its lowest point between 10 and 100"
 # Tries many k, and draws the perplexities
@@ -172,8 +181,8 @@ for name, on in baselines.items():
 # table $E$ of word vectors, a row for each word, and a table $E'$ that makes the
 # logits,
 #
-# $$h_t, s_t = \text{core}(E_{w_t}, s_{t-1}) \qquad
-# p(w_{t+1} = j \mid w_{\le t}) = \text{softmax}_j(E' h_t)$$
+# $$h_t, s_t = \text{core}(E_{x_t}, s_{t-1}) \qquad
+# p(x_{t+1} = j \mid x_{\le t}) = \text{softmax}_j(E' h_t)$$
 #
 # You cannot unroll it over thirty thousand words. So cut the text into equal pieces,
 # the *lanes*, that are read side by side as a batch. Each training step reads the next
@@ -285,8 +294,8 @@ course.show(LanguageModel.__call__)
 # **Exercise 4.** One time through the text, an *epoch*. It begins with a fresh state;
 # after each window comes a step of Adam: `adam.step(learning_rate=..., max_norm=1.0)`.
 # The loss is the mean cross-entropy of the window, `fused.softmax_cross_entropy`. Hand
-# `random` on to the model. A state that still hangs on an old tape is refused by the
-# next: `numbers_of` takes it off.
+# `random` on to the model. A state that is still on an old tape is refused by the next:
+# `numbers_of` takes it off.
 
 
 # %%
@@ -321,7 +330,7 @@ def probabilities(model, ids, T=100):
 #
 # ## Writing
 #
-# A model that knows $p(w_t \mid w_{<t})$ can write: draw a word, read it, draw the
+# A model that knows $p(x_t \mid x_{<t})$ can write: draw a word, read it, draw the
 # next. A *temperature* $\tau$ makes the draw sharper or flatter:
 # $p_j \propto e^{z_j / \tau}$. At $\tau = 1$ the model speaks as it believes, at 0 only
 # the likeliest word is left.
@@ -519,7 +528,7 @@ plt.show()
 # with the RMC, and 100 with the LSTM. It is tempting to read: both use what is further
 # back than the windows that they learnt from, and the LSTM more than a hundred words.
 # That is wrong. On both axes logarithmic, the curves are nearly straight lines that
-# fall like $1/T$: a piece pays for its fresh state *somewhere*, and if only its first
+# fall like $1/T$: a fresh state costs a piece something *somewhere*, and if only its first
 # words cost more, the cost is fixed, and in the mean over a piece it is divided by $T$.
 #
 # So look position by position. Begin afresh at many places of the text: how many nats

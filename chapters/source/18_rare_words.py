@@ -266,7 +266,7 @@ print(aligned(table))
 # against 18.1, over all 50.28 (49.70 to 51.15) against 53.15.
 #
 # The three read the same words, so how close they are to each other does not say how
-# much hangs on these words. The standard error does. On marks they are ahead by 0.26
+# much depends on these words. The standard error does. On marks they are ahead by 0.26
 # (0.24 to 0.30) nats, with a standard error of 0.03; on words of more than 100 times by
 # 0.03 (0.01 to 0.04), with 0.03; on words of 11 to 100 times by 0.03 (0.02 to 0.06),
 # with 0.05; on words of 2 to 10 times by -0.07 (-0.08 to -0.06), with 0.09; on `<unk>`
@@ -597,8 +597,8 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Yes. Three networks' votes with five counted words have 45.8 (45.5 to 46.2). It may be
-# that they err in different places, so that their mean is seldom as wrong as either.
+# It is. Three networks' votes with five counted words have 45.8 (45.5 to 46.2). It may
+# be that they err in different places, so that their mean is seldom as wrong as either.
 counted, network = columns["five words"], columns["LSTM 0"]
 for name, each in {
     "five words": counted,
@@ -609,7 +609,7 @@ for name, each in {
 
 # %% tags=["hide-cell"]
 # Answer 3
-# The mean difference of the logarithms, for words that come often enough to say
+# Here is the mean difference of the logarithms, for words that come often enough to say
 # something. It is one network and a short text: do not read too much into single words.
 gain = np.log(network) - np.log(counted)
 frequent = np.flatnonzero(np.bincount(after, minlength=V) > 20)

@@ -514,9 +514,9 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Little at first: the question is where someone is now. It goes wrong when the last
-# move of that person is lost: with the newest six memories 0.0 % are wrong, with four
-# 4.4 %, with two 26.5 % (26.4 to 26.6).
+# It loses little at first: the question is where someone is now. It goes wrong when the
+# last move of that person is lost: with the newest six memories 0.0 % are wrong, with
+# four 4.4 %, with two 26.5 % (26.4 to 26.6).
 def of_the_newest(count, network, arrays):
     """The errors where all memories but the newest are empty."""
     once, weighted, *rest = arrays

@@ -483,11 +483,11 @@ for task in (15, 16):
 # copies.) Draw the test error against the epochs, `train(...)[1]`, a curve for each
 # copy of both kinds, with names for the kinds and the axes, and report as below. The
 # conclusion is the name whose numbers are higher, or "cannot tell". A *permutation
-# test* judges it: all your runs are dealt to the two names in every possible way, and
-# if the name that is ahead is as far ahead in more than 5 % of them, it may be chance.
-# With three runs each, all of one kind must lie above all of the other. You see first
-# which name is ahead, and ask about that one: so of two kinds that do not differ, one
-# report in ten still names one.
+# test* judges it: all your runs are divided between the two names in every possible
+# way, and if the name that is ahead is as far ahead in more than 5 % of them, it may be
+# chance. With three runs each, all of one kind must lie above all of the other. You see
+# first which name is ahead, and ask about that one: so of two kinds that do not differ,
+# one report in ten still names one.
 #
 # Fix the number of runs beforehand. If you add runs until something shows, you name a
 # kind by chance more often. If three cannot tell, take a larger number of new ones, say

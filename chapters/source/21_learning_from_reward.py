@@ -462,11 +462,11 @@ ex.experiment.check(report)
 
 # %% tags=["hide-cell"] alt="Games won by the best arm, of twenty, against the rate: with a baseline all of them up to a rate of 0.3 and half at 1; without one fourteen at small rates, five to ten at larger ones"
 # Answer 1
-# Exercise 4's picture. With a baseline many rates will do, but not 1: the first pull
-# has no baseline yet, and its step, of about 11, gives its arm more than 0.999 of the
-# probability. Do not read much into the curve without a baseline. If the best arm wins
-# one half of all games, then of twenty it wins six to fourteen in 96 of 100 cases. The
-# text has 200 games.
+# This is exercise 4's picture. With a baseline many rates will do, but not 1: the first
+# pull has no baseline yet, and its step, of about 11, gives its arm more than 0.999 of
+# the probability. Do not read much into the curve without a baseline. If the best arm
+# wins one half of all games, then of twenty it wins six to fourteen in 96 of 100 cases.
+# The text has 200 games.
 figure, panel = plt.subplots(figsize=(6, 2.8))
 tried = np.geomspace(0.01, 1, course.fast(5, 2))
 for name, known in (("without a baseline", False), ("with a baseline", True)):
@@ -487,10 +487,10 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Not at this rate. Of 200 games without a baseline the best arm wins a share of 0.54.
-# With an entropy that is worth 1 it is 0.56, which can be chance, and with one worth 10
-# only 0.35. The entropy pulls the logits together, but the noise of rewards near 11
-# stays as large as it was.
+# At this rate it cannot. Of 200 games without a baseline the best arm wins a share of
+# 0.54. With an entropy that is worth 1 it is 0.56, which can be chance, and with one
+# worth 10 only 0.35. The entropy pulls the logits together, but the noise of rewards
+# near 11 stays as large as it was.
 def learnt_with(cost, seed, rate=0.1):
     """The probability of the best arm at the end, without a baseline."""
     random, z = np.random.default_rng(seed), np.zeros(3)

@@ -1,12 +1,11 @@
 # %% [markdown]
 # # 22. From n steps to PPO
 #
-# **GAE (2016) and PPO (2017), both by Schulman and others.** About 205 minutes, in
-# three sittings, with a minute of computing. You need chapter 21 (learning from
-# reward). [Chapter 27](27_worlds_and_a_memory.ipynb) goes on from here: the paper's
-# worlds, and V-trace. In this chapter $\pi$ is the policy that learns, $\mu$ the one
-# that acted, $V$ a value, $G$ a target for it, $A$ an advantage, and $\delta$ a
-# surprise.
+# **GAE (2016) and PPO (2017), both by Schulman and others.** About 240 minutes, in four
+# sittings, with a minute of computing. You need chapter 21 (learning from reward).
+# [Chapter 27](27_worlds_and_a_memory.ipynb) goes on from here: the paper's worlds, and
+# V-trace. In this chapter $\pi$ is the policy that learns, $\mu$ the one that acted,
+# $V$ a value, $G$ a target for it, $A$ an advantage, and $\delta$ a surprise.
 #
 # The agent of chapter 21 learns from whole returns, which are noisy, and makes one step
 # for each trajectory, which is a waste. You improve both: first a target that mixes
@@ -135,6 +134,8 @@ for name, terminated in {"an end": last, "a cut": last & False}.items():
     print(f"taken for {name}: the value is {V:.1f}")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Several times through the same trajectory
 #
 # After one step of Adam the policy $\pi$ is no longer the one that acted, $\mu$. With
@@ -154,9 +155,7 @@ for name, terminated in {"an end": last, "a cut": last & False}.items():
 # get $\ln \pi(a)$, which is on the tape, and $\ln \mu(a)$. On the tape you have
 # `primitives.exp`, `minimum`, `mean` and `clip(x, a_min=.., a_max=..)`.
 #
-# Then **draw it**, to see the sentences above: what is made large against $\rho$ from 0
-# to 2, for $A = 1$ and for $A = -1$, with $\epsilon = 0.2$. Where is it level? The next
-# cell has our picture.
+# Then draw it, to see the sentences above.
 
 
 # %%
@@ -167,6 +166,16 @@ def clipped_loss(log_pi, log_mu, advantages, epsilon):
 
 ex.clipped_loss.check(clipped_loss)
 clipped_loss = ex.clipped_loss.yours(clipped_loss)
+
+# %% [markdown]
+# **Now draw it yourself:** what is made large, minus your loss, against $\rho$ from 0.1
+# to 2, with $\epsilon = 0.2$; one curve for $A = 1$ and one for $A = -1$, with names for
+# curves and axes. Where is it level? The cell after the next has our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-input", "hide-output"] alt="What PPO makes large against the ratio of the policies, in two panels. For an advantage of 1 the line rises to the ratio 1.2 and is level from there on. For an advantage of minus 1 it is level up to the ratio 0.8 and falls from there on"
 # Draws what PPO makes large

@@ -597,9 +597,9 @@ for row in timed:
 
 # %% tags=["hide-cell"]
 # Answer 1
-# Along the row itself. Stretch a row, and RMS norm divides the stretch away: nothing
-# changes in the result, so no gradient points there. (The epsilon lets a little
-# through; here it is 0.)
+# It is the direction of the row itself. Stretch a row, and RMS norm divides the stretch
+# away: nothing changes in the result, so no gradient points there. (The epsilon lets a
+# little through; here it is 0.)
 row, h = rng.normal(size=(5, 8)), rng.normal(size=(5, 8))
 back = ex.rms_norm_gradient(h, row, np.ones(8), 0.0)
 print("no part along the row:", np.allclose((back * row).sum(axis=1), 0))

@@ -300,9 +300,9 @@ capstone.picture.check(picture)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# One way: the package's core, four slots of 32 units, the core's output through one
-# hidden layer, a batch of 64 new questions in each step. Three seeds, because step 5
-# asks for them. What is taken away: what tells the slots apart. Before the question
+# This is one way: the package's core, four slots of 32 units, the core's output through
+# one hidden layer, a batch of 64 new questions in each step. Three seeds, because step
+# 5 asks for them. What is taken away: what tells the slots apart. Before the question
 # comes, each gets the mean of all four.
 from tinyrmc import RelationalMemory
 from tinyrmc.course.exercises.language import numbers_of
@@ -396,7 +396,7 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# The other two, with an LSTM of 64 units, 64 new questions in each step. For
+# Here are the other two, with an LSTM of 64 units, 64 new questions in each step. For
 # `distances` the last point stands beside each of the others. So the network knows the
 # question while it reads, and need not keep all points: the nearest so far will do. It
 # trains on two to four points, so that five are only one more.

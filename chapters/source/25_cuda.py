@@ -576,10 +576,10 @@ for name, row in work["rows"].items():
 # what it saves can only lie between them: in starting them one by one, and in waiting.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
-# (The tests compile it for an ordinary processor, too.) It pays where an operation
-# moves much and computes little; for matrix products the GPU's own library is hard to
-# beat. At each call the engine asks who runs: a kernel, a compiled body (chapter 23) on
-# NumPy's arrays, or the array code:
+# (The tests compile it for an ordinary processor, too.) It is worth it where an
+# operation moves much and computes little; for matrix products the GPU's own library is
+# hard to beat. At each call the engine asks who runs: a kernel, a compiled body
+# (chapter 23) on NumPy's arrays, or the array code:
 
 # %%
 course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)
@@ -619,9 +619,9 @@ for width in (32, 33):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# A sum in rounds, in the mean of these 1,000 rows: each of its numbers goes through
-# eleven additions, and not through up to two thousand. NumPy's own sum is a tree of a
-# kind as well.
+# A sum in rounds is closer, in the mean of these 1,000 rows: each of its numbers goes
+# through eleven additions, and not through up to two thousand. NumPy's own sum is a
+# tree of a kind as well.
 
 
 def in_rounds(row):

@@ -4,9 +4,9 @@
 # **Appendix B.** About 215 minutes, in four sittings. You need chapter 3 (an engine of
 # your own).
 #
-# `autograd/engine.py` is your tape, grown up. Come here when you want to know what
-# happens inside, or before you change something there. You predict what it does, you
-# add two operations to it, you mend its walk, and you write the part that finds a
+# `autograd/engine.py` is your tape with more in it. Come here when you want to know
+# what happens inside, or before you change something there. You predict what it does,
+# you add two operations to it, you mend its walk, and you write the part that finds a
 # network's parameters. Its text is [engine.py](../tinyrmc/autograd/engine.py); open it
 # beside this page.
 
@@ -131,16 +131,11 @@ print(f"differs from the complex step by {error:.0e}")
 # ## What the tape keeps
 #
 # A call of such an operation takes three steps. It takes the arrays out of the Tensors;
-# it runs the forward rule on them; and if a tape is recording, this enters the result:
-
-# %%
-course.show(Tape._record, docstring=False)
-
-# %% [markdown]
-# `guards.borrow` notes which arrays must not change before the way back; the tape
-# refuses if one did. What is *saved* stays in memory until the way back has used it. So
-# it matters what a rule saves. `add` saves nothing, `tanh` its result, and `sin` both
-# its argument and its result.
+# it runs the forward rule on them; and if a tape is recording, `Tape._record` enters
+# the result. It also notes which arrays must not change before the way back, and the
+# tape refuses if one did. What is *saved* stays in memory until the way back has used
+# it. So it matters what a rule saves. `add` saves nothing, `tanh` its result, and `sin`
+# both its argument and its result.
 #
 # **Exercise 3.** How much does a tape keep? Make chains of 1, 2, 3, ... operations,
 # each applied to the result of the one before. Draw how many arrays the tape keeps
@@ -365,8 +360,8 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
 
 # %% tags=["hide-cell"]
 # Answer 1
-# Yes, if the tape noticed that an entry still needs the old numbers. Parameters have
-# this already: each change counts up a version, and the tape compares.
+# It could, if the tape noticed that an entry still needs the old numbers. Parameters
+# have this already: each change counts up a version, and the tape compares.
 w = Parameter(np.ones(2))
 with Tape() as tape:
     loss = primitives.sum(primitives.square(w))

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 27. Worlds and a memory: keys, locks and V-trace
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 160 minutes, in three sittings,
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 190 minutes, in three sittings,
 # with three minutes of computing. You need chapters 21 (learning from reward) and 22
 # ($n$ steps, GAE and PPO). In this chapter $\pi$ is the policy that learns, $\mu$ the
 # one that acted, $\delta$ a surprise, and $c$ a ratio that is cut off at 1.
@@ -168,11 +168,17 @@ ex.right_share.check(right_share)
 right_share = ex.right_share.yours(right_share)
 
 # %% [markdown]
-# Now measure it, and draw it if you like, in a cell of your own (nothing checks it):
-# for windows of 1, 3, 5 and 7 cells, how often is the rule right on the moments that
-# chose it, and how often on those of other levels? (A world with another `viewport` has
-# the same levels.) **Write down first:** which of the two curves tells how much a view
-# tells? The next cell has our picture.
+# **Now draw it yourself.** For windows of 1, 3, 5 and 7 cells, how often is the rule
+# right on the moments that chose it, and how often on those of other levels? Choose
+# levels of your own for both, from the 5,000 (a world with another `viewport` has the
+# same ones), and draw two curves against the cells across the window, with names for
+# curves and axes. **Write down first:** which of the two curves tells how much a view
+# tells? The cell after the next has our picture.
+
+# %%
+panel = ...  # figure, panel = plt.subplots()
+# ...
+ex.picture.check(panel)
 
 # %% tags=["hide-input", "hide-output"] alt="The share of moments with a shortest action against the width of the window. On the moments that chose the rule it rises to one hundred percent; on those of other levels it rises at first and falls again where the windows are wide"
 # Draws how often the best rule for each view is right

@@ -56,6 +56,7 @@ REVEAL = "https://cdn.jsdelivr.net/npm/reveal.js@4"
 MATHJAX = "https://cdn.jsdelivr.net/npm/mathjax@3/es5/tex-chtml-full.js"
 CHAPTERS = Path(__file__).resolve().parent.parent
 SHOW, HIDE = "slide", "no-slide"
+ASKED = "**Exercise ", "**Write down", "**Now draw"  # what learners are to do
 EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 SENTENCE = re.compile(r"^.+?[.?!:](?=\s|$)", re.DOTALL)
 
@@ -93,7 +94,7 @@ def _of_text(text: str, identity: str) -> Iterator[dict[str, Any]]:
             first = SENTENCE.match(paragraphs.pop(0))
             kept += [first[0]] if first else []
         for each in paragraphs:
-            if each.startswith((">", "*Extra", "**Exercise ", "**Write down")):
+            if each.startswith((">", "*Extra", *ASKED)):
                 kept.append(each)
             elif each.startswith("- ") and heading.endswith("Takeaways"):
                 kept.append(each)

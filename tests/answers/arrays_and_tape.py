@@ -114,7 +114,7 @@ def taught(weights, network, xs, ys, rate, steps, value=t.Value, mean=1, tape=No
         loss.backward()
         losses.append(loss.data)
         weights = [v.data - mean * rate * v.grad for v in values]
-    return weights, np.array(losses)
+    return np.array(losses), weights
 
 
 def curve(
@@ -140,7 +140,7 @@ def curve(
     ys = [float(bend(x)) for x in xs]
     rng = np.random.default_rng(seed if start is None else start(seed))
     before = list(rng.normal(size=13))
-    after, _ = learn(before, waves, xs, ys, rate, steps)
+    _, after = learn(before, waves, xs, ys, rate, steps)
     if late:
         before = after
     dense = np.linspace(-3, 3, lines)
@@ -215,7 +215,7 @@ def taught_on(weights, network, xs, ys, rate, steps):
         losses.append(loss.data)
         for each in values:
             each.data -= rate * each.grad
-    return [each.data for each in values], losses
+    return losses, [each.data for each in values]
 
 
 def taught_elsewhere(weights, network, xs, ys, rate, steps):
@@ -231,7 +231,7 @@ def taught_elsewhere(weights, network, xs, ys, rate, steps):
         losses.append(loss.data)
         for each in values:
             each.data -= rate * each.grad
-    return [each.data for each in values], losses
+    return losses, [each.data for each in values]
 
 
 def float32_tape(self, loss, wanted):

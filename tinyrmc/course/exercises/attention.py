@@ -8,6 +8,7 @@ import numpy as np
 
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise, normal
+from .experiments import Picture
 from .mended import mended
 from .tape import taped
 from .used import used
@@ -405,3 +406,21 @@ def shares_of_the_past(scores):
     T = scores.shape[-1]
     seen = np.tri(T) > 0
     return softmax(np.where(seen, scores, -np.inf))
+
+
+def _no_largest_shares(curves):
+    """The first thing that no largest shares would show, or nothing."""
+    if any(each.y.min() <= 0 or each.y.max() > 1 + 1e-9 for each in curves):
+        return "a share lies between 0 and 1"
+    if min(each.x.max() for each in curves) < 256:
+        return "draw widths up to 2048: with narrow keys the root changes little"
+    last = [each.y[each.x.argmax()] for each in curves]
+    if max(last) - min(last) < 0.2:
+        return (
+            "with the widest keys the largest share is about the same with the root "
+            "and without; it is not, if the entries of queries and keys are of size 1"
+        )
+    return ""
+
+
+picture = Picture("attention", cannot_be=_no_largest_shares)

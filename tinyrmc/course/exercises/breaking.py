@@ -12,6 +12,7 @@ from ...autograd import primitives as p
 from ...autograd.engine import Parameter, Tape
 from ...cores import RelationalMemory
 from .exercise import each, in_pieces, named, normal
+from .experiments import Picture
 from .mended import mended
 from .normalisation import layers_of
 from .used import used
@@ -490,3 +491,6 @@ def diagnose(network, rng):
     if network.count(3) == network.count(2):
         return "shared layer"
     return "none"
+
+
+picture = Picture("breaking")

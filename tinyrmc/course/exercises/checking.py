@@ -8,6 +8,7 @@ import numpy as np
 
 from .derived import by_complex_step
 from .exercise import each, exercise, named, normal
+from .experiments import Picture
 from .mended import mended
 
 # --- Functions to differentiate, all analytic -----------------------------------------
@@ -385,3 +386,24 @@ def steps_back(w, u, xs):
         by_u = by_u + g * xs[t]
         g = g * w
     return by_w, by_u
+
+
+def _no_errors(curves):
+    """The first thing that no errors of three derivatives would show, or nothing."""
+    at = [each.x.argmin() for each in curves]
+    if max(each.x[k] for each, k in zip(curves, at, strict=True)) > 1e-12:
+        return "draw steps h down to 1e-20: only there one sees what each way loses"
+    if any((each.y < 0).any() for each in curves):
+        return "an error is a distance, so it is not below 0: take abs(...)"
+    lost = [each.y[k] > 1e-3 for each, k in zip(curves, at, strict=True)]
+    if all(lost):
+        return (
+            "with the smallest h all are wrong; the complex step is not, if h is in "
+            "the imaginary part alone"
+        )
+    if sum(lost) < 2:
+        return "with the smallest h both differences have lost their digits; here not"
+    return ""
+
+
+picture = Picture("checking", curves=3, cannot_be=_no_errors)

@@ -137,7 +137,7 @@ def _parts(found: Any) -> tuple[np.ndarray, np.ndarray, str]:
     return settings, measured, claim
 
 
-POINTS = 5  # of a curve
+POINTS = 5  # of a curve, if there is no reason for fewer
 FEWEST, UNDECIDED = 3, "cannot tell"
 # Of three runs each, one way to deal them in twenty. The test asks about the name that
 # is ahead, so of two kinds that do not differ, one report in ten still names one.
@@ -198,8 +198,8 @@ class Report:
         if np.mean(runs[low]) == np.mean(runs[high]):
             return "both kinds have the same mean: these runs cannot tell"
         words = (
-            f"{high!r} is ahead in the mean. Deal all runs to two names by chance, "
-            f"and {high!r} is as far ahead in {least:.1%} of the ways"
+            f"{high!r} is ahead in the mean. Divide all runs between two names by "
+            f"chance, and {high!r} is as far ahead in {least:.1%} of the ways"
         )
         if bearable == UNDECIDED:
             return (
@@ -220,7 +220,7 @@ def _rates(found: Any) -> list[float]:
 
 class Picture:
     """Checks whether a picture that a learner has drawn can be read: as many curves as
-    it compares, different ones, of five points or more, and names for all.
+    it compares, different ones, of enough points, and names for all.
 
     cannot_be(curves) says in words what no right measurement would show; "" otherwise.
     """
@@ -230,10 +230,11 @@ class Picture:
         chapter: str,
         name: str = "picture",
         curves: int = 2,
+        points: int = POINTS,
         cannot_be: Callable[[list[panels.Drawn]], str] = lambda curves: "",
     ):
         self.chapter, self.name, self.curves = chapter, name, curves
-        self.cannot_be = cannot_be
+        self.points, self.cannot_be = points, cannot_be
 
     def check(self, panel: Any) -> None:
         """Print what the picture, a panel of matplotlib, lacks."""
@@ -248,11 +249,11 @@ class Picture:
     def _problem(self, panel: Any) -> str:
         if not hasattr(panel, "get_lines"):
             return "hand over the panel you draw into: figure, panel = plt.subplots()"
-        found = [each for each in panels.drawn(panel) if len({*each.x}) >= POINTS]
+        found = [each for each in panels.drawn(panel) if len({*each.x}) >= self.points]
         if len(found) < self.curves:
             return (
-                f"it has {len(found)} curves of {POINTS} points or more; there should "
-                f"be {self.curves}"
+                f"it has {len(found)} curves of {self.points} points or more; there "
+                f"should be {self.curves}"
             )
         if any(np.isnan(each.y).all() for each in found):
             return "a curve has no number that could be drawn"

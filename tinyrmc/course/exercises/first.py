@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .exercise import exercise, normal
+from .experiments import Picture
 
 
 @exercise(
@@ -30,3 +31,15 @@ from .exercise import exercise, normal
 def mean_slot(M):
     """The mean of all slots: M (N, F) -> (F,)."""
     return M.mean(axis=0)
+
+
+def _no_shares(curves):
+    """The first thing that no shares of right answers would show, or nothing."""
+    if any(each.y.min() < 0 or each.y.max() > 1 for each in curves):
+        return "a share of right answers lies between 0 and 1"
+    if any(len({*each.y}) < 3 for each in curves):
+        return "a curve is level: draw the share of each 50 steps, not of all of them"
+    return ""
+
+
+picture = Picture("first", cannot_be=_no_shares)

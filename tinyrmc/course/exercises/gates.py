@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
+from .experiments import Picture
 from .tape import LittleTape, of_node
 from .used import used
 
@@ -343,3 +345,23 @@ def lstm(xs, m, h, p, forget_bias):
         m = update(f, i, m, j.tanh(), forget_bias)
         h = squash(o) * m.tanh()
     return h
+
+
+def _not_what_is_left(curves):
+    """The first thing in the curves that no forget gates would leave, or nothing."""
+    for curve in curves:
+        found = re.findall(r"-?\d+(?:\.\d+)?", curve.label)
+        if len(found) != 1:
+            return f"the name of each curve should say its forget bias: {curve.label!r}"
+        right = sigmoid(np.array(float(found[0]))) ** curve.x
+        k = abs(curve.y - right).argmax()
+        if abs(curve.y[k] - right[k]) > 1e-6:
+            return (
+                f"with a forget bias of {found[0]} your curve has {curve.y[k]:.3g} "
+                f"after {curve.x[k]:g} steps; forget gates leave another share of m_0. "
+                "Does it begin with 1, after no step?"
+            )
+    return ""
+
+
+picture = Picture("gates", curves=3, cannot_be=_not_what_is_left)

@@ -9,7 +9,7 @@ import numpy as np
 from ... import equations
 from .attention import softmax
 from .exercise import altered, exercise, normal
-from .experiments import report
+from .experiments import Picture, report
 from .used import used
 
 
@@ -280,3 +280,6 @@ def my_experiment(A, seed):
     lengths = 2.0 ** np.arange(-3, 4)
     largest = [A(s * Q, K, np.eye(5)).max(axis=-1).mean() for s in lengths]
     return lengths, np.array(largest), "rises"
+
+
+picture = Picture("invariants", curves=3)

@@ -14,6 +14,7 @@ from tinyrmc.cores import LSTM
 from ..chapter import book
 from . import attention
 from .exercise import each, exercise
+from .experiments import Picture
 from .used import used
 
 
@@ -428,3 +429,24 @@ def one_epoch(model, adam, inputs, targets, rates, random):
         adam.step(learning_rate=rate, max_norm=1.0)
         losses.append(float(loss.data))
     return losses
+
+
+def _no_perplexities(curves):
+    """The first thing that no perplexities of a bigram would show, or nothing."""
+    heights = [each.y[np.argsort(each.x)] for each in curves]
+    if any((each < 1).any() for each in heights):
+        return "a perplexity is never below 1"
+    if not any((np.diff(each) > 0).all() for each in heights):
+        return (
+            "on the training text the perplexity rises with k all the way; no curve "
+            "does"
+        )
+    if not any(0 < each.argmin() < len(each) - 1 for each in heights):
+        return (
+            "on the validation text the lowest perplexity lies somewhere between 0.1 "
+            "and 1000; no curve has it there"
+        )
+    return ""
+
+
+picture = Picture("language", cannot_be=_no_perplexities)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .exercise import each, exercise
+from .experiments import Picture
 
 
 def _held(rng, B, F, D, noise, centre=0):
@@ -204,3 +205,6 @@ def cut_among_slots(N, n):
     """
     is_input = np.arange(N + n) >= N
     return np.eye(N + n, dtype=bool) | is_input
+
+
+picture = Picture("looking_inside", points=4)  # such as a bar for each of four steps

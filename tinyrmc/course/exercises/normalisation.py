@@ -8,6 +8,7 @@ import numpy as np
 
 from .derived import by_complex_step
 from .exercise import each, exercise, named, normal
+from .experiments import Picture
 from .mended import mended
 from .tape import taped
 from .used import used
@@ -339,3 +340,22 @@ def blocks_back(g, z, weights):
         found.append(z.T @ by_product)
         g = g + by_product @ W.T
     return found[::-1]
+
+
+def _no_sizes(curves):
+    """The first thing that no sizes of slots after two norms would show, or nothing."""
+    by_row, jointly = sorted(curves, key=lambda each: -each.y[each.x.argmax()])[:2]
+    if abs(by_row.y - 1).max() > 0.05:
+        return (
+            "a norm of each row leaves every slot with the size 1, whatever the "
+            "others are: no curve shows that"
+        )
+    if jointly.y[jointly.x.argmax()] > 0.2:
+        return (
+            "with the largest factor the other slots come small out of a joint norm; "
+            "here they do not. Go on to a factor of 1,000, and leave slot 0 out"
+        )
+    return ""
+
+
+picture = Picture("normalisation", cannot_be=_no_sizes)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
 from ... import equations
 from .exercise import each, exercise
+from .experiments import Picture
 from .recorded import recorded
 
 
@@ -265,3 +267,35 @@ def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
         for h in range(H)
     ]
     return xp.concatenate(heads, axis=-1)
+
+
+def _share_with_errors(k, D, errors):
+    """The share answered right for each error, of 4,000 questions drawn here."""
+    rng = np.random.default_rng(7)
+    x, n, reference = rng.uniform(-1, 1, (4000, k, D)), *rng.integers(k, size=(2, 4000))
+    away = x - x[np.arange(4000), reference][:, None]
+    question = np.linalg.norm(away, axis=-1), n, reference
+    return np.array([right_with_errors(*question, error, 8) for error in errors])
+
+
+def _no_right_shares(curves):
+    """The first thing in the curves that no distances with errors would give."""
+    for curve in curves:
+        sizes = re.findall(r"(\d+) *x *(\d+)", curve.label)
+        if len(sizes) != 1:
+            return (
+                "the name of each curve should say its vectors and dimensions, such as "
+                f"3 x 2: {curve.label!r}"
+            )
+        right = _share_with_errors(*map(int, sizes[0]), curve.x)
+        k = abs(curve.y - right).argmax()
+        if abs(curve.y[k] - right[k]) > 0.06:  # draws of 1,000 questions differ by less
+            return (
+                f"at {curve.label} with an error of {curve.x[k]:.3g} your curve has "
+                f"{curve.y[k]:.3g}, and of the check's questions {right[k]:.3g} are "
+                "right: are the distances those from the reference?"
+            )
+    return ""
+
+
+picture = Picture("nth_farthest", curves=3, cannot_be=_no_right_shares)

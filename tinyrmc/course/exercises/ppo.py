@@ -15,7 +15,7 @@ from tinyrmc.training.rl.policy import log_probs, sample
 
 from .acting import Agent
 from .exercise import each, exercise
-from .experiments import Report
+from .experiments import Picture, Report
 from .language import numbers_of
 from .used import used
 
@@ -507,4 +507,23 @@ def ppo_update(agent, adam, acted, first, pieces, rate, details):
     return float(loss.data)
 
 
+def _not_clipped(curves):
+    """The first thing in the curves that PPO does not make large, or nothing."""
+    for A in (1.0, -1.0):
+        right = [
+            np.minimum(each.x * A, np.clip(each.x, 0.8, 1.2) * A) for each in curves
+        ]
+        pairs = [*zip(curves, right, strict=True)]
+        if any(np.allclose(each.y, y, atol=1e-6) for each, y in pairs):
+            continue
+        if any(np.allclose(each.y, -y, atol=1e-6) for each, y in pairs):
+            return f"for A = {A:g} it shows the loss: what is made large is minus that"
+        return (
+            f"no curve is what is made large for A = {A:g}: the smaller one of rho A "
+            "and clip(rho) A, with epsilon = 0.2"
+        )
+    return ""
+
+
+picture = Picture("ppo", cannot_be=_not_clipped)
 experiment = Report("ppo")

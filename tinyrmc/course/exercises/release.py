@@ -9,6 +9,7 @@ import numpy as np
 from ... import equations
 from . import memory
 from .exercise import exercise
+from .experiments import Picture
 from .gates import sigmoid
 from .recorded import recorded
 
@@ -137,3 +138,15 @@ def settles(f, i, forget_bias, c):
     Four numbers -> a number.
     """
     return sigmoid(i) * c * (1 + math.exp(f + forget_bias))
+
+
+def _no_spreads(curves):
+    """The first thing that no spreads of slots would show, or nothing."""
+    if any((each.y < 0).any() for each in curves):
+        return "a spread is a root of squares, so it is not below 0"
+    if max(each.x.max() for each in curves) < 20:
+        return "read more inputs, twenty at least: slots come together slowly"
+    return ""
+
+
+picture = Picture("release", curves=3, cannot_be=_no_spreads)

@@ -339,10 +339,10 @@ def _a_step_a_point(weights, network, xs, ys, rate, steps):
     for _ in range(steps):
         total = 0.0
         for x, y in zip(xs, ys, strict=True):
-            weights, (loss,) = learn(weights, network, [x], [y], rate, 1)
+            (loss,), weights = learn(weights, network, [x], [y], rate, 1)
             total += loss
         losses.append(total)
-    return weights, losses
+    return losses, weights
 
 
 @exercise(
@@ -371,8 +371,10 @@ def _a_step_a_point(weights, network, xs, ys, rate, steps):
         you make a step after each point; here all points together make one step
             = _a_step_a_point(weights, network, xs, ys, rate, steps)
         you note the loss after each step; here it is the loss before
-            = (learn(weights, network, xs, ys, rate, steps)[0], learn(weights, network,
-                xs, ys, rate, steps + 1)[1][1:])
+            = (learn(weights, network, xs, ys, rate, steps + 1)[0][1:], learn(weights,
+                network, xs, ys, rate, steps)[1])
+        you return the weights first; the losses come first, as in chapter 5's `train`
+            return losses, weights -> return weights, losses
         your weights stay as they were: either the new ones are not kept, or the Values
         that you made are not on the tape of this step, so that no gradient reaches them
             rate * v.grad -> 0 * v.grad
@@ -388,7 +390,7 @@ def learn(weights, network, xs, ys, rate, steps):
     """Gradient descent on the sum of the squared errors, with Values.
 
     weights, xs and ys lists of numbers; network(values, x) -> a Value
-    -> (new weights, the loss before each step).
+    -> (the loss before each step, new weights).
     """
     losses = []
     for _ in range(steps):
@@ -401,7 +403,7 @@ def learn(weights, network, xs, ys, rate, steps):
         loss.backward()
         weights = [v.data - rate * v.grad for v in values]
         losses.append(loss.data)
-    return weights, losses
+    return losses, weights
 
 
 # --- A curve of one's own -------------------------------------------------------------
@@ -485,7 +487,7 @@ def _numbers_of(found):
     hints=[
         "First the numbers: xs = np.linspace(-3, 3, 15).tolist(), and ys from a "
         "function that you choose.",
-        "before = np.random.default_rng(seed).normal(size=13).tolist(), and after, _ = "
+        "before = np.random.default_rng(seed).normal(size=13).tolist(), and _, after = "
         "learn(before, waves, xs, ys, 0.01, 200). If the loss grows, take a smaller "
         "rate.",
         "A line: dense = np.linspace(-3, 3, 61), and for each x of it "
@@ -523,7 +525,7 @@ def my_curve(waves, learn, seed, panel):
     xs = np.linspace(-3, 3, 10).tolist()
     ys = [abs(x) - 1.5 for x in xs]
     before = np.random.default_rng(seed).normal(size=13).tolist()
-    after, _ = learn(before, waves, xs, ys, 0.02, 200)
+    _, after = learn(before, waves, xs, ys, 0.02, 200)
     dense = np.linspace(-3, 3, 61)
     panel.plot(xs, ys, "o")
     panel.plot(dense, says(before, dense), label="before training")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..exercise import each, exercise
+from ..experiments import Picture
 
 
 def _graphs(rng, S, A, goals=1, often=0):
@@ -256,3 +257,21 @@ def of_another(memory, running):
     found, k = memory.copy(), np.flatnonzero(running)
     found[k] = memory[np.roll(k, -1)]
     return found
+
+
+def _no_shares(curves):
+    """The first thing that no shares of shortest actions would show, or nothing."""
+    if any(each.y.min() < 0 or each.y.max() > 1 for each in curves):
+        return "a share lies between 0 and 1"
+    if any((np.diff(each.x[np.argsort(each.x)]) % 2).any() for each in curves):
+        return "a window has an odd number of cells across: you stand in its middle"
+    low, high = sorted(curves, key=lambda each: each.y.sum())[:2]
+    if low.x.shape == high.x.shape and (low.y > high.y + 0.02).any():
+        return (
+            "on the moments that chose it the rule is right at least as often as "
+            "elsewhere; your curves cross. Is each judged on its own moments?"
+        )
+    return ""
+
+
+picture = Picture("worlds", points=4, cannot_be=_no_shares)
