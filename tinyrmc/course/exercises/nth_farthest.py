@@ -272,7 +272,8 @@ def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
 def _share_with_errors(k, D, errors):
     """The share answered right for each error, of 4,000 questions drawn here."""
     rng = np.random.default_rng(7)
-    x, n, reference = rng.uniform(-1, 1, (4000, k, D)), *rng.integers(k, size=(2, 4000))
+    x = rng.uniform(-1, 1, (4000, k, D))
+    n, reference = rng.integers(k, size=(2, 4000))
     away = x - x[np.arange(4000), reference][:, None]
     question = np.linalg.norm(away, axis=-1), n, reference
     return np.array([right_with_errors(*question, error, 8) for error in errors])
