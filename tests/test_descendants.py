@@ -265,7 +265,8 @@ def both_ways(core, xp, dtype, lengths, is_first):
 @BLOCKS
 @in_turn("lengths, is_first", ENDS)
 def test_all_steps_at_once_are_the_steps(xp, name, lengths, is_first):
-    for dtype, tolerance in (np.float64, 1e-11), (np.float32, 1e-5):
+    kinds = (np.float64, 1e-11), (np.float32, 1e-5)
+    for dtype, tolerance in kinds if xp is np else kinds[1:]:  # the stand-in is slow
         core = made(name, dtype).to(xp)
         ours, theirs = both_ways(core, xp, dtype, lengths, is_first)
         for one, other in zip(ours, theirs, strict=True):

@@ -7,6 +7,7 @@ The kernels are in test_kernels.py. CuPy itself has not been run yet.
 """
 
 import contextlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -207,9 +208,18 @@ def smallest(kind):
 TASKS = [name for name in task_files() if name != "gym"]  # that plays on the host
 
 
+def pairs():
+    """Each task with each core; weekly, but for each core on one task, and for two
+    cores of each task, its own and ours.
+    """
+    for name, core in itertools.product(TASKS, registry.names()):
+        own = next(iter(load_task(name).Task.presets.values()))[1].model.core
+        often = name == "nth_farthest" or core in ("rmc", own)
+        yield pytest.param(name, core, marks=() if often else pytest.mark.weekly)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("core", registry.names())
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name, core", pairs())
 def test_training_steps_of_every_task(name, core, monkeypatch):
     fakecupy.installed(monkeypatch)
     kind = load_task(name).Task

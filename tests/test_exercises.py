@@ -106,6 +106,7 @@ def test_an_exercise_has_a_text_hints_cases_that_stay_and_mistakes():
         assert repr(ex.cases()) == repr(ex.cases()), name
 
 
+WEEKLY = [pytest.mark.slow, pytest.mark.weekly]
 # Their experiments train: the judge takes seconds for each mistake.
 DEAR = {
     "after_the_rmc.my_experiment",
@@ -121,7 +122,7 @@ DEAR = {
     "names",
     [
         pytest.param(ALL.keys() - DEAR, id="of seconds"),
-        pytest.param(DEAR, id="of minutes", marks=pytest.mark.slow),
+        pytest.param(DEAR, id="of minutes", marks=WEEKLY),
     ],
 )
 def test_every_mistake_is_rejected_and_named(names):

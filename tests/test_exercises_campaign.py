@@ -78,6 +78,7 @@ def test_a_right_answer_is_taken():
         assert verdict.state == "right", (ex.chapter, ex.name, number, verdict.text)
 
 
+@pytest.mark.weekly
 def test_more_than_half_of_the_wrong_answers_are_told_what_is_wrong():
     texts = [
         judge(ex, answer).text
@@ -91,6 +92,7 @@ def test_more_than_half_of_the_wrong_answers_are_told_what_is_wrong():
     assert told > 0.55 * len(texts)
 
 
+@pytest.mark.weekly
 def test_every_argument_counts():
     """An answer that takes zeros for an argument, or a number from its first call."""
 

@@ -898,6 +898,7 @@ def main(words=None):
 # --- A share of it in the tests, and that it would tell -------------------------------
 
 
+@pytest.mark.weekly
 def test_a_small_share_of_the_campaign(monkeypatch, capsys):
     """No case of it is silent, and none ends in a traceback."""
     monkeypatch.setenv("TINYRMC_DATA", "")  # and back to what it was

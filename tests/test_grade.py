@@ -538,6 +538,7 @@ def test_a_learner_has_no_more_time_than_all_answers_together(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_right_answers_are_right_in_whichever_cases_a_teacher_draws():
     """A copy of each solution, with the solution itself locked."""
     for seed in (1, 2):

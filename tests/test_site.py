@@ -13,7 +13,9 @@ import subprocess
 import sys
 import threading
 import zipfile
+from html import unescape
 from pathlib import Path
+from urllib.parse import urljoin
 
 import browser
 import in_browser
@@ -172,20 +174,21 @@ def own(path):
 @pytest.fixture(scope="session")
 def pages(website, address, window):
     """The browser's finds on every page, by the page's path; first on a laptop, then
-    under "phone" on a phone. A module's source, a block of code that may scroll, is
-    opened on a laptop alone, which saves half a minute.
+    under "phone" on a phone. Of the pages of modules' sources, which are alike, one is
+    opened, on a laptop alone, which saves a minute.
     """
     found = {}
     for path in sorted(website.rglob("*.html")):
-        if own(path):
-            continue
         name = path.relative_to(website).as_posix()
+        source = "_modules" in path.parts
+        if own(path) or (source and path.name != "equations.html"):
+            continue
         window.open("about:blank")  # has a new size sooner than a long page
         window.size(*LAPTOP)
         window.open(address + name)
         facts = window.run(FACTS)
         facts["scrolling"] = window.run(SCROLLING)
-        if "_modules" not in path.parts:
+        if not source:
             window.size(*PHONE)
             facts["phone"] = {
                 "width": window.run(TOO_WIDE),
@@ -305,16 +308,27 @@ def test_equations_are_drawn(pages):
 @built_here
 @browser.needed
 def test_links_lead_somewhere(pages, address, website):
+    links, ids = {}, {}  # of each page; what is not opened is read
+    for path in website.rglob("*.html"):
+        name = path.relative_to(website).as_posix()
+        if facts := pages.get(name):
+            links[name], ids[name] = {*facts["links"]}, facts["ids"]
+        elif not own(path):
+            text = path.read_text(encoding="utf-8")
+            hrefs = re.findall(r'<a\b[^>]* href="(.*?)"', text)
+            links[name] = {urljoin(address + name, unescape(each)) for each in hrefs}
+            ids[name] = re.findall(r' id="(.*?)"', text)
+    assert len(links) > len(pages) + 50
     broken = []
-    for name, facts in pages.items():
-        for link in set(facts["links"]):
+    for name, found in links.items():
+        for link in found:
             path, _, anchor = link.removeprefix(address).partition("#")
             path = path.partition("?")[0] or "index.html"
             if not link.startswith(address):
                 if not link.startswith("https://"):
                     broken.append((name, link))
-            elif path in pages:
-                if anchor and anchor not in pages[path]["ids"]:
+            elif path in ids:
+                if anchor and anchor not in ids[path]:
                     broken.append((name, link))
             elif not (website / path).is_file():
                 broken.append((name, link))
