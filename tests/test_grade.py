@@ -286,6 +286,7 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
         "a/other.ipynb": loose("print(1)"),
         "a/none.ipynb": "[]",
         "a/cut.json": "{",
+        "a/bare.progress.json": json.dumps(proof.made("a", ["arrays.centred"], {})),
         "b_01_arrays (2).ipynb": whole,
         ".hidden.ipynb": whole,
         "a/notes.txt": "x",
@@ -296,6 +297,7 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
     (tmp_path / "c.zip").write_bytes(b"PK no zip")
     files = {"x/01.ipynb": whole, "x/cut.ipynb": whole[:99], "in.zip": "PK"}
     work(tmp_path / "d.zip", files)
+    work(tmp_path / "a" / "letter.zip", {"letter.txt": "Dear teacher"})
     a, b, c, d = read(tmp_path)
     assert [each.learner for each in (a, b, c, d)] == [*"abcd"]
     told = {line.split(": ")[0]: line for line in a.problems + c.problems + d.problems}
@@ -306,15 +308,18 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
         "a/other.ipynb": "calls no `check`",
         "a/none.ipynb": "no notebook",
         "a/cut.json": "cut short, or no file of progress",
+        "a/bare.progress.json": "holds no answer that can be graded",
+        "a/letter.zip": "holds no answer that can be graded",
         "c.zip": "no zip file, or not the whole of one",
         "d.zip/x/cut.ipynb": "cut short",
         "d.zip/in.zip": "a zip in a zip",
     }.items():
         assert says in told[name] and "\n" not in told[name], told
-    assert len(told) == 9
+    assert len(told) == 11
     answers = [book.answers for book in a.books]
     assert answers == [{("arrays", "centred")}, {("attention", "softmax")}]
-    assert all({key[1] for key in book.answers} == {*EXERCISES} for book in b.books)
+    every = {*EXERCISES, "picture"}
+    assert all({key[1] for key in book.answers} == every for book in b.books)
     assert len(b.books) == len(d.books) == 1 and not c.books
 
 
@@ -364,6 +369,7 @@ def test_words_that_are_wrong_are_one_error(tmp_path):
     folder = str(tmp_path / "empty")
     for words, says in (
         ([folder], "holds no notebook of the course"),
+        ([folder, "--chapters", "1"], "holds no notebook of the course"),
         ([folder + "x"], "is no folder"),
         ([folder, "--out", str(tmp_path / "there.csv")], "exists already; --replace"),
         ([folder, "--chapters", "77"], "--chapters 77: there is no such chapter"),

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in hand_in.problems:
             print(f"left out: {problem}", file=sys.stderr)
     wanted = _wanted(options.chapters, found)
-    if not wanted:
+    if not wanted or not found:
         raise UserError(
             f"{folder} holds no notebook of the course; give a folder with notebooks "
             "(.ipynb), or the zips that Download my work makes"

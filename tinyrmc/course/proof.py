@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import UserError, unknown, unwritable, why
+from ..errors import UserError, counted, unknown, unwritable, why
 from ..training.run import replace
 from . import record
 
@@ -140,8 +140,8 @@ def hand_in(name: str) -> None:
     file = Path(f"{stem}.progress.json")
     contents = progress_of(name)
     write(contents, file)
-    count = len(contents["answers"])
-    print(f"{file}: {len(contents['solved'])} exercises solved, {count} answers")
+    solved = counted(len(contents["solved"]), "solved exercise")
+    print(f"{file}: {solved}, {counted(len(contents['answers']), 'answer')}")
 
 
 def _told(contents: Mapping[str, Any]) -> bytes:

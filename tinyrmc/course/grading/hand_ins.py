@@ -62,6 +62,11 @@ class HandIn:
     """(module.exercise.py, the text of an answer that was right before)"""
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def size(self) -> int:
+        """How much there is to grade or to tell."""
+        return len(self.books) + len(self.kept) + len(self.problems)
+
     def leave_out(self, name: str, problem: object) -> None:
         """Note why a file, or a part of it, is not graded."""
         self.problems.append(shown(f"{name}: {problem}"))
@@ -89,15 +94,17 @@ def read(folder: Path) -> list[HandIn]:
         try:
             if path.stat().st_size > MOST:
                 raise Unfit(f"it has more than {MOST >> 20} MB")
+            before = hand_in.size
             _add(hand_in, file, path.read_bytes())
+            if path.suffix in (".zip", ".json") and hand_in.size == before:
+                if path.name != "progress.json":  # beside answers, it names them
+                    raise Unfit("it holds no answer that can be graded")
         except Unfit as problem:
             hand_in.leave_out(file, problem)
         except OSError as problem:
             hand_in.leave_out(file, why(problem))
-    for name in [n for n, each in found.items() if not (each.books or each.kept)]:
-        if not found[name].problems:
-            del found[name]
-    return sorted(found.values(), key=lambda each: each.learner.lower())
+    some = (each for each in found.values() if each.size)
+    return sorted(some, key=lambda each: each.learner.lower())
 
 
 def _learner(inside: tuple[str, ...], folder: str) -> str:
