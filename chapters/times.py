@@ -11,9 +11,9 @@ each time that `check` runs.
 
 Lines and checks are counted in tries.json. The exercises of the core road were solved
 three times from the chapters' text alone, by language models, and it has the lines that
-were typed and the checks that ran (null where an exercise was left out). The third of
-them was asked to make a beginner's mistake now and then. `tried` says how many lines
-that were for each line of the solution, and how many checks for each exercise.
+were typed and the checks that ran. The third of them was asked to make a beginner's
+mistake now and then. `tried` says how many lines that were for each line of the
+solution, and how many checks for each exercise.
 
 Nobody was timed. The minutes are guesses, and so is MORE, the checks that people need
 beyond those of the tries. Two of the three readers guessed, exercise by exercise, how
@@ -187,11 +187,11 @@ def tried() -> tuple[float, float]:
         module, _, exercise = name.partition(".")
         place = importlib.import_module(f"tinyrmc.course.exercises.{module}")
         solution = getattr(place, exercise)
-        times = len(each["lines"]) - each["lines"].count(None)
-        typed += sum(filter(None, each["lines"]))
+        times = len(each["lines"])
+        typed += sum(each["lines"])
         # its head stands in the cell
         asked += times * (to_type(solution, str(inspect.signature(solution))) - 1)
-        checks += sum(filter(None, each["checks"]))
+        checks += sum(each["checks"])
         count += times
     return typed / asked, checks / count
 

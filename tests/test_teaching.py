@@ -152,6 +152,15 @@ def test_slides_have_the_chapters_pictures_and_equations():
         assert pictures == drawn, number
 
 
+def test_a_slide_has_a_whole_sentence_and_what_learners_are_to_do():
+    text = "## Growing\n\nIt may grow: 5 and 3\nmake 8. Not shown.\n\nNor this.\n\n"
+    text += "**Now draw it yourself.** Both.\n\n$$m$$\n\n## So\n\nThe step is:\n\n- a"
+    found = [cell["source"] for cell in slides._of_text(text, "x")]
+    drawn = "**Now draw it yourself.** Both."
+    first = f"## Growing\n\nIt may grow: 5 and 3\nmake 8.\n\n{drawn}\n\n$$m$$"
+    assert found == [first, "## So\n\nThe step is:"]
+
+
 @pytest.mark.slow
 def test_slides_are_made_by_nbconvert(tmp_path):
     pytest.importorskip("nbconvert")

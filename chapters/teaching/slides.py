@@ -58,7 +58,7 @@ CHAPTERS = Path(__file__).resolve().parent.parent
 SHOW, HIDE = "slide", "no-slide"
 ASKED = "**Exercise ", "**Write down", "**Now draw"  # what learners are to do
 EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
-SENTENCE = re.compile(r"^.+?[.?!:](?=\s|$)", re.DOTALL)
+SENTENCE = re.compile(r"^.+?(?:[.?!](?=\s|$)|:$)", re.DOTALL)
 
 
 def tagged(book: dict[str, Any]) -> dict[str, Any]:
