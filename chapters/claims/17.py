@@ -84,10 +84,10 @@ def uses_ten_words():
 
     With the state of another place the first word costs the LSTM
     {LSTM word 1, after others:.2f}, where a fresh state costs it four times as much;
-    the RMC {RMC word 1, after others:.2f}, as much as a fresh one. Words 3 to 5 cost
-    {LSTM 3 to 5, after others:.3f} and {RMC 3 to 5, after others:.3f}, words 11 to 25
-    {LSTM 11 to 25, after others:.3f} and {RMC 11 to 25, after others:.3f}. Words 26 to
-    50 cost less than 0.001.
+    the RMC {RMC word 1, after others:.2f}, which three seeds do not tell from what a
+    fresh one costs. Words 3 to 5 cost {LSTM 3 to 5, after others:.3f} and
+    {RMC 3 to 5, after others:.3f}, words 11 to 25 {LSTM 11 to 25, after others:.3f} and
+    {RMC 11 to 25, after others:.3f}. Words 26 to 50 cost less than 0.001.
 
     In the mean they use the last twenty-five words at most, as many as a window has,
     and what lies behind the last ten matters little.

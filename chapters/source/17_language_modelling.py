@@ -539,9 +539,9 @@ plt.show()
 # training. So begin with the state that fifty words *of another place* have left: such
 # states they know, and only what is in them is wrong (`after others` in the table). And
 # does the cost end because some words have been read, whichever they are? So let the
-# network read words of another place instead of the right ones, and ask for the
-# same next words (`others read`). **Write down first:** at which word does the extra
-# cost end, of each kind?
+# network read words of another place instead of the right ones, and ask for the same
+# next words (`others read` in the table). **Write down first:** at which word does the
+# extra cost end, of each kind?
 
 # %% tags=["hide-output"]
 course.measured(17, "uses_ten_words")
@@ -564,14 +564,15 @@ course.measured(17, "uses_ten_words")
 #
 # And how much of the cost is the strangeness of a fresh state? With the state of
 # another place the first word costs the LSTM 0.23 (0.20 to 0.28), where a fresh state
-# costs it four times as much; the RMC 0.42 (0.38 to 0.46), as much as a fresh one.
-# Words 3 to 5 cost 0.028 (0.012 to 0.045) and 0.072 (0.053 to 0.083), words 11 to 25
-# 0.001 (0.000 to 0.003) and 0.003 (0.000 to 0.008). Words 26 to 50 cost less than
-# 0.001.
+# costs it four times as much; the RMC 0.42 (0.38 to 0.46), which three seeds do not
+# tell from what a fresh one costs. Words 3 to 5 cost 0.028 (0.012 to 0.045) and 0.072
+# (0.053 to 0.083), words 11 to 25 0.001 (0.000 to 0.003) and 0.003 (0.000 to 0.008).
+# Words 26 to 50 cost less than 0.001.
 #
 # So after a wrong past some networks have not quite forgotten it after ten words, and
 # all have after twenty-five. In the mean they use the last twenty-five words at most,
-# as many as a window has, and what lies behind the last ten matters little. It is these
+# as many as a window has, and what lies behind the last ten matters little. (A mean may
+# hide some words that gain from what is older, beside others that lose.) It is these
 # small networks and this book of which we have shown that.
 #
 # The paper's curve, too, says that a fresh start costs the RMC less than the LSTM.
@@ -599,9 +600,9 @@ course.measured(17, "uses_ten_words")
 # ## Takeaways
 #
 # - Count first. A perplexity without a baseline beside it says little.
-# - How far a network looks at most shows position by position. In a mean over a piece,
-#   a fixed cost looks like a long memory. And a fresh state is a strange one: a state
-#   of another place is the control.
+# - How far a network looks, in the mean over many words, shows position by position. In
+#   a mean over a piece, a fixed cost looks like a long memory. And a fresh state is a
+#   strange one: a state of another place is the control.
 # - How you draw the words changes what a network writes.
 #
 # **Further.** How many bits per character are the RMC's test perplexity? How many draws

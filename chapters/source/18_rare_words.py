@@ -360,9 +360,9 @@ plt.show()
 # rises, and early stopping takes part of that back. The network with neither is the
 # worst on the test text, also with the weights of its best epoch. All this is at one
 # rate, in ten epochs, with $r = 0.3$. Which of tying, dropout and both is best, these
-# runs do not show, nor what a longer training gains. (Three seeds lie wholly above
-# three others by chance alone once in twenty times, and to say that one kind is worse
-# than each of the three others takes three such comparisons.)
+# runs do not show, nor what a longer training gains. (That the three runs of one kind
+# lie above all nine others comes by chance once in 220 times, and once in 55 if any of
+# the four kinds could have been the one.)
 #
 # **This is a good place to stop.**
 #

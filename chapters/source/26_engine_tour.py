@@ -81,8 +81,25 @@ def way_back(operations, watched, loss):
 
 
 ex.way_back.check(way_back)
+way_back = ex.way_back.yours(way_back)
+
+# %% tags=["hide-output"]
+of_above = [
+    ("u", ["data", "W"]),
+    ("mask", ["other"]),
+    ("h", ["u", "mask"]),
+    ("shown", ["h"]),
+    ("far", ["other", "mask"]),
+    ("d", ["h", "u"]),
+    ("loss", ["d"]),
+]
+print("rules that run:", ", ".join(way_back(of_above, ["W"], "loss")))
 
 # %% [markdown]
+# Five of the seven are entered, and the rules of four run. `mask` and `far` are made of
+# constants alone. `shown` depends on `W`, so it is entered, but the loss does not
+# depend on it, and its rule does not run.
+#
 # ## A rule of your own
 #
 # The engine knows no mathematics. Its operations stand in a table, and each is a pair
@@ -176,9 +193,11 @@ course.show(Tape._walk, docstring=False)
 # - `g is None` means that the loss does not depend on this entry.
 # - `fitted` brings each gradient to its argument's shape, and `gradients.add` adds it
 #   to what has arrived for that argument before.
+# - An operation may have `several` results: their gradients are collected first. And a
+#   rule that works `in_place` adds to the gradients itself.
 #
 # **Write down first:** twenty operations keep twenty arrays. How many are there at most
-# while the walk goes back: 21, 30, 40?
+# while the walk goes back: 20, 21, 22, 30, 40?
 
 # %% tags=["hide-output"]
 x = Parameter(np.ones(course.fast(1_000_000, 100_000)))
@@ -198,6 +217,10 @@ print(f"20 results fill {filled:.0f} arrays")
 print(f"the most there ever were, backward included: {most:.0f}")
 
 # %% [markdown]
+# Two more than were kept: the rule of `tanh` makes two arrays while it runs, $1 - y^2$
+# and then its product with $g$. The gradient that goes back needs no room of its own:
+# the entry that made it is gone, and what that one kept is free.
+#
 # ## Who owns which array
 #
 # `gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little
@@ -239,8 +262,8 @@ print(f"gradient of a {by_a} (should be 1.5), of b {by_b} (should be 0.5)")
 # The engine *borrows* the first contribution. It adds the second into a new array,
 # which is then its own. Only from the third on does it add in place.
 # ([gradients.py](../tinyrmc/autograd/gradients.py) also lets products of a weight wait:
-# a recurrent network uses the weight at every step, and one large product is usually
-# faster than many small ones.)
+# a recurrent network uses the weight at every step, and one large product should be
+# faster than many small ones; here we have not timed that.)
 #
 # ## Two operations in one
 #
