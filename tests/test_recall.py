@@ -46,14 +46,18 @@ def test_the_answers_are_those_of_a_dict(name):
 
 
 @in_turn("name", PRESETS)
-def test_the_floor_is_what_the_last_value_gets(name):
+def test_the_floors_are_what_the_last_value_gets_and_any_of_the_key(name):
     task = recall.Task(PRESETS[name][1])
     data = task.config.data
     batch = task.draw(np.random.default_rng(1), 20_000)
     stride = 1 if data.together else 2
     last = batch["inputs"][:, stride * data.pairs - 1, data.keys : -1].argmax(axis=-1)
-    (floor,) = task.references()["test_accuracy"].values()
+    floor, *more = task.references()["test_accuracy"].values()
     assert abs((batch["target"] == last[:, None]).mean() - floor) < 0.01
+    assert len(more) == data.rewrites
+    for floor in more:  # of n values by chance
+        pairs, asked = np.split(batch["inputs"][..., : data.keys], [data.pairs], axis=1)
+        assert abs((1 / (asked @ pairs.swapaxes(1, 2)).sum(-1)).mean() - floor) < 0.01
 
 
 def test_training_batches_have_fewer_pairs_and_held_out_ones_all():
