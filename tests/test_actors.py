@@ -58,6 +58,7 @@ def test_only_a_memory_learns_which_way_to_turn(make_trainer):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
     # at twice this rate one seed of four forgets again what it had learnt
     train = {"steps": 250, "learning_rate": 0.005}

@@ -12,7 +12,7 @@ from tinytasks import changed
 from tinyrmc import Tape
 
 WORKS = "paper", "quick"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 def tiny(work, **agent):

@@ -24,7 +24,7 @@ from tinyrmc.errors import RunError, UsageError
 from tinyrmc.training.machine import usable_cores
 from tinyrmc.training.workers import CAN_FORK
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 TINY = Work(batch=5, slots=3, width=8, steps=2, heads=2)
 TINY_DNC = Work(batch=5, slots=6, width=4, steps=3, heads=2, core="dnc")

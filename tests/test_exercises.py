@@ -88,9 +88,29 @@ def spoiling(ex, spoil):
     return lambda *arguments: spoil(ex(*arguments))
 
 
+# Their experiments train: the judge takes seconds for each answer.
+DEAR = {
+    "after_the_rmc.my_experiment",
+    "breaking.diagnose",
+    "learning.my_task",
+    "memory.my_task",
+    "ppo.ppo_update",
+    "tape.my_curve",
+}
+MINUTES = [pytest.mark.slow, pytest.mark.weekly]
+in_two_parts = pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(sorted(ALL.keys() - DEAR), id="of seconds"),
+        pytest.param(sorted(DEAR), id="of minutes", marks=MINUTES),
+    ],
+)
+
+
 @pytest.mark.slow
-def test_right_empty_and_spoilt_answers_are_told_apart():
-    for name, ex in ALL.items():
+@in_two_parts
+def test_right_empty_and_spoilt_answers_are_told_apart(names):
+    for name, ex in ((name, ALL[name]) for name in names):
         assert ex.judge(ex.function).state == "right", name
         for empty in (nothing, unwritten):
             assert ex.judge(empty).state == "not attempted", name
@@ -106,28 +126,10 @@ def test_an_exercise_has_a_text_hints_cases_that_stay_and_mistakes():
         assert repr(ex.cases()) == repr(ex.cases()), name
 
 
-WEEKLY = [pytest.mark.slow, pytest.mark.weekly]
-# Their experiments train: the judge takes seconds for each mistake.
-DEAR = {
-    "after_the_rmc.my_experiment",
-    "breaking.diagnose",
-    "learning.my_task",
-    "memory.my_task",
-    "ppo.ppo_update",
-    "tape.my_curve",
-}
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(ALL.keys() - DEAR, id="of seconds"),
-        pytest.param(DEAR, id="of minutes", marks=WEEKLY),
-    ],
-)
+@in_two_parts
 def test_every_mistake_is_rejected_and_named(names):
     unnamed = []
-    for name, ex in ((name, ALL[name]) for name in sorted(names)):
+    for name, ex in ((name, ALL[name]) for name in names):
         for what, mistake in ex.mistakes.items():
             verdict = ex.judge(mistake)
             named = verdict.text.endswith(f"\nThat is what you get when {what}")
@@ -204,8 +206,9 @@ def test_the_solution_is_printed_without_what_makes_it_an_exercise(printed):
 
 
 @pytest.mark.slow
-def test_nothing_that_an_exercise_prints_scrolls(printed):
-    for name, ex in ALL.items():
+@in_two_parts
+def test_nothing_that_an_exercise_prints_scrolls(names, printed):
+    for name, ex in ((name, ALL[name]) for name in names):
         for mistake in [*ex.mistakes.values()][: 1 if name in DEAR else 2]:
             printed(ex.check, mistake)
         for _ in ex.hints:

@@ -17,7 +17,7 @@ from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 ROWS = [f"ours, {way}" for way in benchmark.WAYS]
 ROWS += [f"{row}, TF32" for row in ROWS[1:]]

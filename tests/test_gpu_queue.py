@@ -24,6 +24,7 @@ def test_its_words_are_understood():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_it_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     """One training after the other; what failed is no obstacle, what is done stays."""
     monkeypatch.chdir(ROOT)  # where the package is

@@ -35,7 +35,7 @@ def there(case):
     return case.map(single).map(device)
 
 
-@pytest.fixture(params=["upwards", "downwards"])
+@pytest.fixture(params=["upwards", pytest.param("downwards", marks=pytest.mark.weekly)])
 def gpu(request, monkeypatch):
     """The stand-in with kernels; gives the list of those launched since."""
     cuda_shim.installed(monkeypatch)

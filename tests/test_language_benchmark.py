@@ -9,7 +9,7 @@ from language import THREADS, Work
 from tinyrmc.errors import UsageError
 from tinyrmc.training.workers import CAN_FORK
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 LSTM, RMC = Work("lstm", 8, 4, 5, 30), Work("rmc", 8, 4, 5, 30)
 MEMN2N = Work("memn2n", 7, 4, 5, 30, hops=3, memories=6)

@@ -69,7 +69,9 @@ def test_training_batches_have_fewer_pairs_and_held_out_ones_all():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("core", ["delta", "transformer"])
+@pytest.mark.parametrize(
+    "core", ["delta", pytest.param("transformer", marks=pytest.mark.weekly)]
+)
 def test_a_memory_learns_it(core, make_trainer):
     config = PRESETS["quick"][1]
     model = replace(config.model, core=core, hidden_size=64)

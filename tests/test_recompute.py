@@ -50,7 +50,8 @@ def gradients(core, x, lengths=None, is_first=None):
 
 @in_turn("name", CORES)
 def test_gradients_are_those_of_all_steps(xp, name):
-    for lengths, is_first in (None, None), (LENGTHS, FRESH):
+    ends = (LENGTHS, FRESH), (None, None)
+    for lengths, is_first in ends if xp is np else ends[:1]:  # the stand-in is slow
         core = CORES[name]().astype(np.float64).to(xp)
         x = xp.asarray(
             np.random.default_rng(0).standard_normal((4, T, core.input_size))
