@@ -64,6 +64,25 @@ def more_steps():
 first = Chapter("09", "sequences sigmoid NAMES UNITS")
 
 
+def arrives(bias, seed):
+    """How far the other bit moves the last memory of a fresh network."""
+    U = first.UNITS
+    sizes, memories = {"W": (2, U), "U": (U, U), "b": (U,)}, []
+    start = np.random.default_rng(seed)  # the weights of keep_a_bit
+    drawn = {k: start.normal(size=sizes[k[0]]) / 4 for k in first.NAMES}
+    p = {k: w * (k[0] != "b") for k, w in drawn.items()}
+    inputs, _ = first.sequences(50)(0)
+    for sign in (1, -1):
+        m = h = np.zeros((32, U))
+        for t, x in enumerate(inputs):
+            x = x * [sign, 1] if t == 0 else x
+            f, i, o, j = (x @ p[f"W_{g}"] + h @ p[f"U_{g}"] for g in "fioj")
+            m = first.sigmoid(f + bias) * m + first.sigmoid(i) * np.tanh(j)
+            h = first.sigmoid(o) * np.tanh(m)
+        memories.append(m)
+    return np.sqrt(np.mean((memories[0] - memories[1]) ** 2))
+
+
 @claim(
     lambda n: (
         n["bias 0"].high < 1e-5
@@ -78,30 +97,35 @@ def what_arrives():
     {bias 1.high:.0e} with a bias of 1, and by {bias 0.low:.0e} to {bias 0.high:.0e}
     with 0.
 
-    the only start that fails is the one in which least arrives, {bias 1.low:.0e}.
+    the only one of the five that fails is the one in which least arrives,
+    {bias 1.low:.0e};
     """
-    U = first.UNITS
-    sizes = {"W": (2, U), "U": (U, U), "b": (U,)}
-    found = {}
-    for bias in (0, 1):
-        moved = []
-        for seed in (10, 0, 1, 2, 3):
-            start = np.random.default_rng(seed)  # the weights of keep_a_bit
-            drawn = {k: start.normal(size=sizes[k[0]]) / 4 for k in first.NAMES}
-            p = {k: w * (k[0] != "b") for k, w in drawn.items()}
-            inputs, _ = first.sequences(50)(0)
-            memories = []
-            for sign in (1, -1):
-                m = h = np.zeros((32, U))
-                for t, x in enumerate(inputs):
-                    x = x * [sign, 1] if t == 0 else x
-                    f, i, o, j = (x @ p[f"W_{g}"] + h @ p[f"U_{g}"] for g in "fioj")
-                    m = first.sigmoid(f + bias) * m + first.sigmoid(i) * np.tanh(j)
-                    h = first.sigmoid(o) * np.tanh(m)
-                memories.append(m)
-            moved.append(np.sqrt(np.mean((memories[0] - memories[1]) ** 2)))
-        found[f"bias {bias}"] = moved
-    return found
+    return {
+        f"bias {bias}": [arrives(bias, seed) for seed in (10, 0, 1, 2, 3)]
+        for bias in (0, 1)
+    }
+
+
+@claim(
+    lambda n: (
+        [
+            1 + sum(x < least for x in n["arrives"])
+            for least in sorted(n["arrives"])
+            if n["loss"][n["arrives"].index(least)] > 0.1
+        ]
+        == [1, 3, 5]
+    ),
+    show=".0e",
+)
+def more_starts():
+    """Six of them learn it; the three that do not are, counted from the one in which
+    least arrives, the first, the third and the fifth.
+    """
+    seeds = range(4, 14)  # of these, 10 is one of the five above
+    return {
+        "arrives": [arrives(1, seed) for seed in seeds],
+        "loss": [at_the_end(1, seed, rates(0.01)[0]) for seed in seeds],
+    }
 
 
 @claim(lambda n: n["bias 1, ten steps"].high < LEARNT)
@@ -120,7 +144,7 @@ tanh = Chapter("09", "grown")
         and by_chance(n[f"slope, bias {b}, with tanh"], n[f"slope, bias {b}, without"])
         <= 0.05
         and all(
-            1.5 < grown / kept < 30
+            1.75 < grown / kept < 28.5
             for grown, kept in zip(
                 n[f"memory, bias {b}, without"],
                 n[f"memory, bias {b}, with tanh"],
@@ -135,7 +159,7 @@ def the_tanh():
     """Without the tanh a slot's size gets into its own gates. In three fresh networks
     the slope of input and output gates falls from {slope, bias 1, with tanh.mean:.2f}
     to {slope, bias 1, without.mean:.2f} at a bias of 1 and to
-    {slope, bias 5, without.mean:.2f} at 5, and the memory grows two to thirty times as
+    {slope, bias 5, without.mean:.2f} at 5, and the memory grows 1.8 to 28 times as
     large.
     """
     found = {}
