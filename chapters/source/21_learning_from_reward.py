@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 21. Learning from reward: a maze that takes a memory
 #
-# **Sections 4.2 and A.3, on the smallest world.** About 255 minutes, in four sittings,
+# **Sections 4.2 and A.3, on the smallest world.** About 250 minutes, in four sittings,
 # with two minutes of computing. You need the tape (chapter 3), learning (chapter 5) and
 # the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
 # return, $V$ a value, $b$ a baseline and $A$ an advantage (in a shape, the number of

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 22. From n steps to PPO
 #
-# **GAE (2016) and PPO (2017), both by Schulman and others.** About 240 minutes, in four
+# **GAE (2016) and PPO (2017), both by Schulman and others.** About 235 minutes, in four
 # sittings, with a minute of computing. You need chapter 21 (learning from reward).
 # [Chapter 27](27_worlds_and_a_memory.ipynb) goes on from here: the paper's worlds, and
 # V-trace. In this chapter $\pi$ is the policy that learns, $\mu$ the one that acted,

@@ -2,7 +2,7 @@
 # # 28. After the RMC
 #
 # **Katharopoulos and others 2020; Schlag and others 2021; Yang and others 2024; Gu and
-# Dao 2023.** About 210 minutes, in four sittings. You need the matrix of chapter 20
+# Dao 2023.** About 215 minutes, in four sittings. You need the matrix of chapter 20
 # (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
 #
 # The RMC is of 2018. What came after it? Transformers, first of all, which keep
@@ -592,10 +592,9 @@ print(
 # A sum is the same in whatever order its parts come, so the network around it cannot
 # know which pair came last, whatever it learns. (What is left are the roundings.) Then
 # the $n$ values that came with the key are equally likely, and the best that it can do
-# is to take one of them by chance. That is right in
-# $\mathrm{E}[1/n] = (1 - (2/3)^6)/2$ = 45.6 % of all questions (the cell drew 20,000), and costs
-# $\mathrm{E}[\ln n] = 0.89$ nats. (If you keep the last value of all alone, you are
-# right in 44 %.)
+# is to take one of them by chance. That is right in $\mathrm{E}[1/n] = (1 - (2/3)^6)/2$
+# = 45.6 % of all questions (the cell drew 20,000), and costs $\mathrm{E}[\ln n] = 0.89$
+# nats. (If you keep the last value of all alone, you are right in 44 %.)
 #
 # **Write down first,** for recall after 600 steps: which of the three, sum, delta rule
 # and RMC, will be past a half? And on rewrites, of decay, delta rule and RMC?
