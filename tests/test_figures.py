@@ -333,6 +333,18 @@ print("matplotlib.pyplot" in sys.modules)
     assert output("-c", script) == "False\nFalse\n"
 
 
+def test_the_first_cell_of_a_chapter_brings_no_training():
+    """In a browser each module takes time."""
+    script = """
+import sys
+from tinyrmc import course, equations, fused
+from tinyrmc.course.exercises import attention as ex
+course.setup()
+print(*[name for name in sys.modules if name.startswith("tinyrmc.training")])
+"""
+    assert output("-c", script) == "\n"
+
+
 # --- The plot command -----------------------------------------------------------------
 
 nth_farthest = load_task("nth_farthest")

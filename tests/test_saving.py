@@ -24,13 +24,14 @@ from tinyruns import output, read
 import tinyrmc
 from tinyrmc import cores, nn
 from tinyrmc import primitives as p
+from tinyrmc.backend.files import replace
 from tinyrmc.cli import grade
 from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.course import proof, record, saved_answers
 from tinyrmc.errors import RunError, UserError
 from tinyrmc.nn.layers import ties
 from tinyrmc.results.figures.style import picture
-from tinyrmc.training.run import load_arrays, replace, save_arrays
+from tinyrmc.training.run import load_arrays, save_arrays
 
 SIZES = st.integers(1, 4)
 BIASES = st.floats(-2, 2, width=32)

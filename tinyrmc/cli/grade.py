@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..backend.files import replace
 from ..errors import UsageError, UserError, counted, unwritable
-from ..training.run import replace
 from .commands import Parser, program
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backend import blas_threads
+from ..backend.files import replace
 from ..config import json_text
 from ..errors import RunError, UsageError, UserError
 from ..results import attending, memory_hops, probes
@@ -41,7 +42,7 @@ from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.mistakes import check_given
 from ..training.networks import open_checkpoint, restore_model
-from ..training.run import explained, replace
+from ..training.run import explained
 from ..training.telling import Table
 from .commands import (
     Parser,

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..backend.files import replace
 from ..errors import UserError, counted, unknown, unwritable, why
-from ..training.run import replace
 from . import record
 
 KIND = "tinyrmc progress"

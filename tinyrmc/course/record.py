@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..training.run import replace
+from ..backend.files import replace
 
 _complained = False
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..training.run import replace
+from ..backend.files import replace
 from . import record
 from .limits import OTHERS
 

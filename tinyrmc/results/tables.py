@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import blas_threads
+from ..backend.files import read_whole, replace
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
 from ..training.discovery import load_task_of
@@ -29,8 +30,6 @@ from ..training.run import (
     is_over,
     load_arrays,
     parsed,
-    read_whole,
-    replace,
     task_from_dict,
 )
 from ..training.task import Task

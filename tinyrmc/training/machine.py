@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.files import read_whole
 from ..config import stored_path
 from . import discovery
-from .run import Run, read_whole
+from .run import Run
 
 HERE = Path(__file__).resolve().parents[1]
 # of Python, of what is installed, and of tinyrmc, what a checkout has beside it, too

@@ -28,7 +28,6 @@ no code. It may name a task file that lies on your disk already, and nothing els
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import itertools
@@ -36,7 +35,6 @@ import json
 import os
 import platform
 import re
-import secrets
 import shlex
 import shutil
 import sys
@@ -53,6 +51,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from ..backend.files import opened, read_whole, replacing
 from ..config import (
     from_json,
     json_text,
@@ -77,23 +76,6 @@ def explained(action: str, remedy: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"cannot {action}: {why(error)}; {remedy}") from error
-
-
-def opened(path: str | Path) -> BinaryIO:
-    """A regular file, open for reading.
-
-    OSError for anything else: a pipe or a device might never end.
-    """
-    path = os.fspath(path)  # no number of an open file
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return open(path, "rb")
-
-
-def read_whole(path: str | Path) -> bytes:
-    """The bytes of a regular file. OSError as from `opened`."""
-    with opened(path) as file:
-        return file.read()
 
 
 def parsed(text: bytes | str) -> Any:
@@ -124,46 +106,6 @@ def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO
         remedy = f"make the folder {path.parent} first"
     with explained(f"write {path}", remedy), replacing(path, previous) as file:
         yield file
-
-
-@contextlib.contextmanager
-def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A file beside `path`, open for writing; forced to disk and renamed once the body
-    is done. Nothing is replaced if the body fails, with OSError say.
-
-    previous: where a file that stands at `path` is moved to; without it, that file is
-        replaced.
-    """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    # A name of its own: other threads and processes may write the same file now.
-    short = path.name.encode(errors="ignore")[:100].decode(errors="ignore")
-    beside = path.with_name(f"{short}.{secrets.token_hex(4)}.partial")
-    try:
-        with open(beside, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if previous is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(path, previous)
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(OSError):  # gone already when all went well
-            beside.unlink()
-
-
-def replace(path: Path, data: str | bytes) -> None:
-    """Write a file as `replacing` does, through links; into a pipe or device at once.
-    OSError where that fails.
-    """
-    data = data.encode() if isinstance(data, str) else data
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
-        return
-    with replacing(path) as file:
-        file.write(data)
 
 
 # --- Checking what a file says --------------------------------------------------------

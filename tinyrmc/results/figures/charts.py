@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from ...errors import in_words
-from ...training.telling import Table
 from .learning_curves import draw_legend, label_log, label_values
 from .style import GREY, looks, picture, wrap
+
+if TYPE_CHECKING:  # it would bring all of training, which a chapter waits for
+    from ...training.telling import Table
 
 
 @picture

@@ -19,8 +19,8 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ...backend.files import replace
 from ...cores.registry import cores as registered
-from ...training.run import replace
 
 Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
