@@ -381,13 +381,17 @@ class NewNumbers(programs.Task):
         return {name: x[kept][:count] for name, x in batch.items()}
 
 
+# Examples in a batch, and to test with.
+B, TESTED = course.fast(64, 64, 16), course.fast(1024, 64, 256)
+
+
 def trainer_of(kind, length, steps, decoder="zeros", seed=0, curriculum="mix"):
     """A small core, and what trains it."""
     model = programs.ModelConfig(mem_slots=4, num_heads=4, head_size=8, decoder=decoder)
     levels = {"patience": 3, "threshold": 2}  # each lasts three looks at the loss
     data = programs.DataConfig(kind, length, curriculum=curriculum, **levels)
     rates = {"learning_rate": 2e-3, "warmup_steps": 100, "cosine_fraction": 0.5}
-    train = TrainConfig(steps=steps, batch_size=64, **rates)
+    train = TrainConfig(steps=steps, batch_size=B, **rates)
     return Trainer(NewNumbers(programs.Config(model, data, train)), seed=seed)
 
 
@@ -403,7 +407,7 @@ def train(trainer, every, measure):
     measure(trainer, batch) gives on 1024 examples with new numbers.
     """
     task, found = trainer.task, []
-    batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, course.fast(1024, 64))
+    batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, TESTED)
     with blas_threads(1):  # these matrices are too small to share among cores
         while trainer.step < task.config.train.steps:
             trainer.advance()
@@ -434,7 +438,7 @@ def by_place(trainer, batch):
 # accuracy be higher with the teacher there? And its exact match?
 
 # %% tags=["hide-output"]
-STEPS, EVERY = course.fast(300, 20, 120), course.fast(30, 10)
+STEPS, EVERY = course.fast(300, 20, 150), course.fast(30, 10)
 DECODERS = {
     "zeros": ["zeros"],
     "own_predictions": ["own_predictions"],
@@ -560,7 +564,7 @@ plt.show()
 # %% tags=["hide-output"] alt="Accuracy on new numbers of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
 def places_of(kind, seed=0):
     """Steps, and the accuracy of each place of the answer at each."""
-    steps = course.fast(400, 20, 160)
+    steps = course.fast(400, 20, 150)
     return train(trainer_of(kind, 3, steps, seed=seed), course.fast(20, 10), by_place)
 
 

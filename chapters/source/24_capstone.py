@@ -442,9 +442,9 @@ def shares_of(network, task):
 
 
 reader = trained_reader(
-    capstone.distances, [2, 3, 4], course.fast(3000, 20), 3e-3, beside=True
+    capstone.distances, [2, 3, 4], course.fast(3000, 20, 1000), 3e-3, beside=True
 )
-walker = trained_reader(capstone.maze, [8], course.fast(1000, 20), 1e-2)
+walker = trained_reader(capstone.maze, [8], course.fast(1000, 20, 250), 1e-2)
 for network, task in ((reader, capstone.distances), (walker, capstone.maze)):
     near, far = shares_of(network, task)
     print(f"{task.name}: {near:.1%} at size {task.size}, {far:.1%} at {task.larger}")
