@@ -20,6 +20,7 @@ import pkgutil
 import posixpath
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -223,6 +224,18 @@ class Source:
                     cell["source"] = self.relink("".join(cell["source"]), name)
             self.write(name, json.dumps(notebook))
 
+    def add_project(self):
+        """The project itself, which the first page offers."""
+        words = ["hatchling", "build", "-t", "sdist", "-d", f"{self.folder}"]
+        subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True
+        )
+        (archive,) = self.folder.glob("tinyrmc-*.tar.gz")
+        archive = archive.rename(self.folder / "tinyrmc.tar.gz")
+        size = in_browser.megabytes([archive])
+        page = (PAGES / "index.md").read_text(encoding="utf-8")
+        self.write("index.md", page.replace("{{MEGABYTES}}", f"{size}"))
+
     def add_reference(self):
         """Pages for who uses the library; and a page for each module, with their table
         of contents.
@@ -420,6 +433,7 @@ def build(out: Path) -> int:
     source = Source(out / "source")
     shutil.copytree(PAGES, source.folder)
     shutil.copytree(HERE / "static", source.folder / "static")  # its pictures
+    source.add_project()
     source.add_documents()
     source.add_reference()
     source.add_tasks()
