@@ -42,9 +42,20 @@ AT_ONCE = [
     *("numpy", "matplotlib", "pillow", "threadpoolctl", "tqdm", "filelock", "pooch"),
     "tinyrmc",
 ]
+# What these name as needed, and no page needs: a terminal, a completion of 1,900 files,
+# zones of time; and what only saving as PDF asks for, which comes on demand.
+UNUSED = {"prompt-toolkit", "wcwidth", "jedi", "pytz", "fonttools"}
 APPS = ("notebooks", "tree", "edit")
 HEAD = """<link rel="icon" href="../../_static/favicon.svg" type="image/svg+xml">
-<script type="module" src="../../_static/work.js"></script></head>"""
+<script type="module" src="../../_static/work.js"></script>
+<style>#tinyrmc-coming { position: fixed; inset: 35% 1rem auto; z-index: -1;
+  text-align: center; font: 1rem/1.6 system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #dfe4ea; } }
+</style></head>"""
+# what a slow line shows first: it needs no script
+COMING = """<p id="tinyrmc-coming">The chapter is on its way: 8 MB,
+then Python in the background.<br>
+<a href="../../chapters/index.html">All chapters, to read without it</a></p>"""
 INTRODUCTION = """\
 *This copy runs in your browser: Shift+Enter runs a cell, the first one takes some
 seconds. What you write is kept here, and all chapters see your answers. At the lower
@@ -106,16 +117,19 @@ def versions() -> str:
 def needed(lock: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """The entries of some packages and of all that they need, where the lock has them.
 
-    Its keys are the names as Python's packaging writes them.
+    Its keys are the names as Python's packaging writes them. What is `UNUSED` is not
+    there unless it is named.
     """
     packages = {_plain(name): entry for name, entry in lock["packages"].items()}
     found: dict[str, Any] = {}
-    left = list(names)
+    left = [_plain(name) for name in names]
     while left:
-        name = _plain(left.pop())
+        name = left.pop()
         if name in packages and name not in found:
-            found[name] = packages[name]
-            left += found[name]["depends"]
+            depends = map(_plain, packages[name]["depends"])
+            depends = [each for each in depends if each not in UNUSED]
+            found[name] = packages[name] | {"depends": depends}
+            left += depends
     return found
 
 
@@ -127,7 +141,8 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
     """Write the lock, the wheels that it adds, and a copy of Pyodide if it is ours."""
     out.mkdir(parents=True)
     lock = lock_of(pyodide)
-    lock["packages"] = needed(lock, [*AT_ONCE, "packaging"])
+    names = [each for each in AT_ONCE if each not in UNUSED]
+    lock["packages"] = needed(lock, [*names, "packaging", "fonttools"])
     files = [entry["file_name"] for entry in lock["packages"].values()]
     if pyodide is None:
         for entry in lock["packages"].values():
@@ -164,6 +179,7 @@ def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     )
     (own,) = out.glob("tinyrmc-*.whl")
     yield own, ["numpy"]  # the exercises need no more
+    yield empty("jedi", out), []  # for which the kernel would ask
     for name, depends in ADDED.items():
         yield packed(name, out), depends
     kernel = Path(sys.prefix) / "share/jupyter/labextensions" / KERNEL / "static"
@@ -174,6 +190,15 @@ def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
                 out / wheel.name,
                 ["ipython", "comm"] if "kernel" in wheel.name else [],
             )
+
+
+def empty(name: str, out: Path) -> Path:
+    """A wheel with nothing in it."""
+    wheel = out / f"{name}-0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        info = zipfile.ZipInfo(f"{name}-0.dist-info/METADATA")
+        file.writestr(info, f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
+    return wheel
 
 
 def packed(name: str, out: Path) -> Path:
@@ -272,7 +297,9 @@ def build_lite(work: Path, out: Path) -> None:
         page = out / app / "index.html"
         text = page.read_text(encoding="utf-8")
         text = re.sub(r"<title>.*?</title>", "<title>tinyrmc</title>", text)
-        page.write_text(text.replace("</head>", HEAD, 1), encoding="utf-8")
+        text = text.replace("</head>", HEAD, 1)
+        text = re.sub("<body.*?>", rf"\g<0>{COMING}", text, count=1)
+        page.write_text(text, encoding="utf-8")
 
 
 def build(out: Path, work: Path) -> None:

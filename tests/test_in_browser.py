@@ -28,12 +28,17 @@ def test_pyodide_has_every_requirement_at_a_version_that_fits():
 
 def test_what_the_lock_names_it_has():
     names = {*LOCK["packages"], *in_browser.ADDED, "tinyrmc"}
-    kernels = {"piplite", "pyodide-kernel", "ipykernel"}
+    kernels = {"piplite", "pyodide-kernel", "ipykernel", "jedi"}
     assert {*in_browser.AT_ONCE} - kernels <= names
     for entry in LOCK["packages"].values():
-        assert {*map(in_browser._plain, entry["depends"])} <= {*LOCK["packages"]}
+        depends = {*map(in_browser._plain, entry["depends"])} - in_browser.UNUSED
+        assert depends <= {*LOCK["packages"]}
         assert len(entry["sha256"]) == 64
     assert [*in_browser.needed(LOCK, ["contourpy"])] == ["contourpy", "numpy"]
+    found = in_browser.needed(LOCK, ["ipython", "matplotlib"])
+    assert not in_browser.UNUSED & {*found}
+    assert all({*entry["depends"]} <= {*found} for entry in found.values())
+    assert "fonttools" in in_browser.needed(LOCK, ["fonttools"])  # named, it is there
 
 
 @pytest.mark.skipif(
@@ -58,6 +63,7 @@ def test_what_is_installed_becomes_a_wheel_again(tmp_path):
     assert in_browser._imports(wheel) == ["filelock"]
     first = wheel.read_bytes()
     assert in_browser.packed("filelock", tmp_path).read_bytes() == first
+    assert in_browser._imports(in_browser.empty("jedi", tmp_path)) == []
 
 
 def test_chapters_lead_only_to_chapters_and_lists_are_one_text(tmp_path):

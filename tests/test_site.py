@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import threading
 import zipfile
 from html import unescape
@@ -350,6 +351,19 @@ def test_pages_name_no_place_of_this_machine_and_types_as_the_code_does(website)
     assert equations.count(">Array<") > 10
 
 
+@built_here
+def test_the_first_page_offers_the_project_itself(website):
+    """So that "the project's folder" has an address."""
+    text = (website / "index.html").read_text(encoding="utf-8")
+    link = r'href="(_downloads/\w+/tinyrmc\.tar\.gz)".*?\((\d+) MB\) and unpack it'
+    (place, size), *more = re.findall(link, text, re.DOTALL)
+    assert more == [] and int(size) == in_browser.megabytes([website / place])
+    with tarfile.open(website / place) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"Makefile", "pyproject.toml", "README.md", "chapters/mine.py"}
+    assert wanted | {f"chapters/{each.name}" for each in in_browser.chapters()} <= names
+
+
 # --- Some pages -----------------------------------------------------------------------
 
 
@@ -615,6 +629,22 @@ def test_a_chapter_opens_in_the_browser_and_asks_only_the_cdn(website, address, 
         for link in window.run(links):
             place = website / link.removeprefix(address).partition("#")[0]
             assert place.is_file(), link
+
+
+@built_here
+@browser.needed
+def test_words_and_a_link_come_before_any_script(address, website, window):
+    """On a slow line, that is for seconds."""
+    blocked = "Network.setBlockedURLs"
+    window.call(blocked, urls=["*.js*"])
+    try:
+        window.open(address + in_browser.address(in_browser.chapters()[6].stem))
+        said = window.run("document.body.innerText.trim()")
+        link = window.run("document.querySelector('#tinyrmc-coming a').href")
+    finally:
+        window.call(blocked, urls=[])
+    assert said.startswith("The chapter is on its way: 8 MB")
+    assert (website / link.removeprefix(address)).is_file()
 
 
 BROKEN = """{} = () => {{ throw new DOMException("it is broken", "UnknownError"); }}"""

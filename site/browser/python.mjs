@@ -38,6 +38,14 @@ async function counted(...words) {
   return new Response(found.body.pipeThrough(through), {status, statusText, headers});
 }
 
+// IPython's terminal, which no page has, would bring 140 modules of another package.
+const TERMINAL = `
+import sys, types
+name = "IPython.terminal.embed"
+sys.modules[name] = types.ModuleType(name)
+sys.modules[name].embed = None
+`;
+
 export async function loadPyodide(options) {
   self.fetch = counted;
   open++;
@@ -50,6 +58,7 @@ export async function loadPyodide(options) {
     });
     open--;
     const python = await loadPyodide({...options, indexURL: place});
+    python.runPython(TERMINAL, {globals: python.toPy({})});
     tell({loaded: true});
     return python;
   } catch (error) {

@@ -294,6 +294,7 @@ const HOME = `def _tinyrmc(files, begin=False):
     drive = pathlib.Path("/drive/.tinyrmc")
     home = pathlib.Path.home() / ".local/share/tinyrmc"
     if begin:
+        get_ipython().Completer.use_jedi = False  # IPython's own is quick
         try:
             drive.mkdir(exist_ok=True)
             byte = drive / "byte"
@@ -455,6 +456,7 @@ async function begin() {
     arriving();
     await pause(300);
   }
+  document.getElementById("tinyrmc-coming")?.remove();
   early = kept().catch(() => new Map());
   const {sessionContext, context} = panel();
   sessionContext.kernelChanged.connect(began);
