@@ -126,8 +126,8 @@ def needed(lock: dict[str, Any], names: list[str]) -> dict[str, Any]:
     while left:
         name = left.pop()
         if name in packages and name not in found:
-            depends = map(_plain, packages[name]["depends"])
-            depends = [each for each in depends if each not in UNUSED]
+            every = map(_plain, packages[name]["depends"])
+            depends = [each for each in every if each not in UNUSED]
             found[name] = packages[name] | {"depends": depends}
             left += depends
     return found
