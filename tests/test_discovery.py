@@ -24,7 +24,7 @@ from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, sto
 
 NEEDED = ["tinyrmc", "tasks", ".ci", "pyproject.toml", "README.md", "LICENSE"]
 
-# words: a task to load or nothing, then folders like site-packages
+# words: tasks to load, as JSON, then folders like site-packages
 ASK = """
 import json, site, sys
 before = list(sys.path)
@@ -36,14 +36,16 @@ import tinyrmc
 from tinyrmc.training.discovery import UnknownTask, load_task, task_files
 
 files = {name: str(file) for name, file in task_files().items()}
-answer = {"tinyrmc": tinyrmc.__file__, "files": files}
-if word := sys.argv[1]:
+loaded, errors = {}, {}
+for word in json.loads(sys.argv[1]):
     try:
         module = load_task(word)
-        answer |= {"loaded": module.__file__, "once": load_task(word) is module}
+        assert load_task(word) is module
+        loaded[word] = module.__file__
     except UnknownTask as error:
-        answer["error"] = str(error)
-print(json.dumps(answer))
+        errors[word] = str(error)
+about = {"tinyrmc": tinyrmc.__file__, "files": files}
+print(json.dumps(about | {"loaded": loaded, "errors": errors}))
 """
 
 TASK = 'class Task: held_out, presets = None, {"tiny": ("", None)}\n'
@@ -51,10 +53,8 @@ DROPPED_IN = f'"""A task of two lines."""\n{TASK}'
 POISON = "raise SystemExit('a foreign file was imported')\n"
 
 
-def ask(place, cwd, load="", site_folders=()):
-    """Ask an interpreter started in `cwd`, with `place` on its path; `load` is a task
-    to import as well.
-    """
+def ask(*words, place, cwd, site_folders=()):
+    """Ask an interpreter started in `cwd`, with `place` on its path, to load tasks."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(place),
@@ -63,7 +63,8 @@ def ask(place, cwd, load="", site_folders=()):
     }
     # the current directory must be able to do harm
     environment.pop("PYTHONSAFEPATH", None)
-    return json.loads(output("-c", ASK, load, *site_folders, cwd=cwd, env=environment))
+    asked = "-c", ASK, json.dumps(words), *site_folders
+    return json.loads(output(*asked, cwd=cwd, env=environment))
 
 
 # --- Installations --------------------------------------------------------------------
@@ -138,14 +139,13 @@ def tasks(installation):
 
 def test_found_and_loaded_from_any_installation(installation, tmp_path):
     folder, place = installation
-    answer = ask(**place, cwd=tmp_path, load="nth_farthest")
+    answer = ask("nth_farthest", **place, cwd=tmp_path)
     package = Path(answer["tinyrmc"]).parent
     assert folder in (package / "tasks", package.parent / "tasks")  # not another copy
     there = sorted(folder.glob("*.py"))
     assert answer["files"] == {file.stem: str(file) for file in there}
     assert {"nth_farthest", "program_evaluation"} <= set(answer["files"])
-    assert answer["loaded"] == str(folder / "nth_farthest.py")
-    assert answer["once"]
+    assert answer["loaded"] == {"nth_farthest": str(folder / "nth_farthest.py")}
 
 
 def test_a_folder_beside_the_package_counts_only_in_a_clone():
@@ -163,32 +163,30 @@ def test_a_folder_beside_the_package_counts_only_in_a_clone():
             assert discovery.built_in_folder(package) == package / "tasks"
 
 
-def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
-    _, place = installation
+BROKEN = {
+    "imports": ("import no_such_module\n", "ModuleNotFoundError: No module"),
+    "reads": ("class Task(:\n", "SyntaxError"),
+    "spells": ("class Tusk: pass\n", "no class Task(training.Task) with presets"),
+    "is_empty": ('"""Empty."""\nclass Task: presets = {}\n', "no class Task(training"),
+    "is_silent": (TASK, "no docstring"),
+}
+
+
+def test_a_file_dropped_in_is_a_task_and_a_broken_one_is_named_and_hides_no_other(
+    installation, tasks, tmp_path
+):
     (tasks / "copying.py").write_text(DROPPED_IN)
     (tasks / "_shared.py").write_text(POISON)
-    answer = ask(**place, cwd=tmp_path, load="copying")
-    assert answer["loaded"] == str(tasks / "copying.py")
-    assert "nth_farthest" in answer["files"] and "_shared" not in answer["files"]
-
-
-def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
-    for text, complaint in [
-        ("import no_such_module\n", "ModuleNotFoundError: No module"),
-        ("class Task(:\n", "SyntaxError"),
-        ("class Tusk: pass\n", "no class Task(training.Task) with presets"),
-        ('"""Empty."""\nclass Task: presets = {}\n', "no class Task(training.Task)"),
-        (TASK, "no docstring"),
-    ]:
-        with fresh_directory() as tmp_path:
-            _, place = installation
-            (tasks / "broken.py").write_text(text)
-            answer = ask(**place, cwd=tmp_path, load="broken")
-            assert str(tasks / "broken.py") in answer["error"]
-            assert complaint in answer["error"]
-            answer = ask(**place, cwd=tmp_path, load="nth_farthest")
-            assert {"broken", "nth_farthest"} <= set(answer["files"])
-            assert "loaded" in answer
+    for name, (text, _) in BROKEN.items():
+        (tasks / f"{name}.py").write_text(text)
+    words = "copying", "nth_farthest", *BROKEN
+    answer = ask(*words, **installation[1], cwd=tmp_path)
+    assert {*words} <= {*answer["files"]} and "_shared" not in answer["files"]
+    assert answer["loaded"]["copying"] == str(tasks / "copying.py")
+    assert answer["loaded"].keys() == {"copying", "nth_farthest"}
+    for name, (_, complaint) in BROKEN.items():
+        assert str(tasks / f"{name}.py") in answer["errors"][name]
+        assert complaint in answer["errors"][name]
 
 
 # --- Tasks by their files -------------------------------------------------------------
@@ -217,10 +215,9 @@ def test_a_file_from_anywhere_is_loaded_by_any_installation(installation, tmp_pa
     _, place = installation
     file = tmp_path / "nth_farthest.py"
     file.write_text(DROPPED_IN)
-    for word in (file, "nth_farthest.py", f".{os.sep}nth_farthest.py"):
-        assert ask(**place, cwd=tmp_path, load=word)["loaded"] == str(file)
-    built_in = ask(**place, cwd=tmp_path, load="nth_farthest")["loaded"]
-    assert built_in != str(file)
+    words = str(file), "nth_farthest.py", f".{os.sep}nth_farthest.py", "nth_farthest"
+    *loaded, built_in = ask(*words, **place, cwd=tmp_path)["loaded"].values()
+    assert loaded == [str(file)] * 3 and built_in != str(file)
 
 
 def test_a_file_is_not_confused_with_the_built_in_task_of_its_stem(own):

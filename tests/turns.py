@@ -1,4 +1,4 @@
-"""Many values of one test as one item."""
+"""Many values of one test as one item, and values that are tried once a week."""
 
 import functools
 import inspect
@@ -40,3 +40,9 @@ def in_turn(names, values):
         return run
 
     return decorate
+
+
+def rarely(values):
+    """Values of a slow test that are left to the weekly ones."""
+    every = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [pytest.param(*each, marks=pytest.mark.weekly) for each in every]
