@@ -196,6 +196,9 @@ def matched(right, treated, group):
             np.eye(N + n, dtype=bool) -> np.zeros((N + n, 1), bool)
         only slots ask; the rows of input ask too
             np.eye(N + n -> np.eye(N, N + n
+        your rows of input may attend to slots, too; a row may attend to itself and to
+        the input
+            | is_input -> | is_input | is_input[:, None]
     """,
 )
 def cut_among_slots(N, n):
