@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14. Looking inside: what a trained core does
 #
-# **Section 5.1, figure 3.** About 160 minutes, in two sittings. You need chapter 13
+# **Section 5.1, figure 3.** About 170 minutes, in two sittings. You need chapter 13
 # (nth farthest) and the gates (chapter 9).
 #
 # Take a trained network apart. Does it measure distances, where does it look, what do

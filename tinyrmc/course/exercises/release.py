@@ -36,6 +36,15 @@ from .recorded import recorded
             m.mean(axis=-2, keepdims=True) -> m.mean(axis=-1, keepdims=True)
         you do not divide by the size of the memory
             np.sqrt((m * m).mean()) -> 1.0
+        you take the length of each slot and then the mean of the lengths; take the mean
+        of all squares first, and one root in the end
+            np.sqrt((away * away).mean()) / size
+                -> np.linalg.norm(away, axis=-1).mean() / np.linalg.norm(m,
+                axis=-1).mean()
+        you take the length of each slot and then the mean of the lengths of what is
+        left; take the mean of all squares first, and one root in the end
+            np.sqrt((away * away).mean())
+                -> np.linalg.norm(away, axis=-1).mean() / m.shape[-1] ** 0.5
         a memory of zeros is 0 / 0: say 0
             if size else 0.0 ->
     """,
@@ -83,6 +92,14 @@ def _steps(rng):
             xp.tanh(m) -> m
         you write the candidate without its tanh
             xp.tanh(candidate) -> candidate
+        equation 7 keeps a share of m itself; tanh(m) is what the gates see
+            f, i, m, candidate -> f, i, seen, candidate
+        the gains and offsets of the two norms have changed places: attended_gain and
+        attended_offset belong to the norm after attention
+            gains = p["attended_gain"], p["attended_offset"]
+                -> gains = p["gain"], p["offset"]
+            p["gain"], p["offset"])
+                -> p["attended_gain"], p["attended_offset"])
     """,
     anysize="x",
 )
@@ -129,6 +146,8 @@ def released_step(xp, x, m, p):
             * (1 + math.exp(f + forget_bias)) -> / sigmoid(f + forget_bias)
         you leave out the input gate
             sigmoid(i) * c -> c
+        the forget gate has its bias added before the sigmoid
+            f + forget_bias -> f
     """,
     precise=True,
 )
