@@ -67,8 +67,8 @@ def frozen():
     The released share stays at {released, 256 times:.2f}.
 
     Where this random memory has entries as large ({largest entry, 2 times.mean:.0f} at
-    twice its size, {largest entry, 10 times.mean:.0f} at ten times), the paper's largest
-    share is {paper, 2 times:.2f} and {paper, 10 times:.2f}.
+    twice its size, {largest entry, 10 times.mean:.0f} at ten times), the paper's
+    largest share is {paper, 2 times:.2f} and {paper, 10 times:.2f}.
     """
     found = {}
     for name in KINDS:

@@ -18,14 +18,14 @@ compared = Chapter("14", "probes network questions labels n m x distance gap")
     show=".0%",
 )
 def which_label_is_m():
-    """Most of the variance was not *how far* a label's vector is, but *whether the label
-    is $m$*, and that the input says.
+    """Most of the variance was not *how far* a label's vector is, but *whether the
+    label is $m$*, and that the input says.
 
     Their squares tell {squares, others:.0%}: a long vector is far from most. From the
     memory {memory, others:.0%} can be read.
 
-    an untrained core would seem to hold {untrained, all labels:.0%} of the distances, no
-    more than the one-hot $m$ by itself, {m:.0%}.
+    an untrained core would seem to hold {untrained, all labels:.0%} of the distances,
+    no more than the one-hot $m$ by itself, {m:.0%}.
     """
     names = {
         "m, one-hot": "m",

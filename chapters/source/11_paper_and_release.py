@@ -7,7 +7,7 @@
 # The authors have published the code of their core. It is not the network of the nine
 # equations, and the paper says so itself, below equation 9:
 #
-# > In practice we did not find output gates necessary – please see the url in the
+# > In practice we did not find output gates necessary - please see the url in the
 # > footnote for our Tensorflow implementation of this model in the Sonnet library, and
 # > for the exact formulation we used
 #
