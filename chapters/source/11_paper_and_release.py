@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11. The paper against the release
 #
-# **Section 3, and the code that its authors released.** About 135 minutes, in three
+# **Section 3, and the code that its authors released.** About 130 minutes, in three
 # sittings. You need chapter 10 (a step and its training).
 #
 # The authors have published the code of their core. It is not the network of the nine

@@ -76,6 +76,11 @@ def _rows(rng, scale, shift, *shape):
             (d * d).mean(axis=-1 -> x.var(ddof=1, axis=-1
         you do not subtract the mean
             x - x.mean(axis=-1, keepdims=True) -> x
+        you take the variance as the mean square less the square of the mean: where the
+        numbers are large and nearly equal, all digits of that difference are lost
+            (d * d).mean(axis=-1, keepdims=True)
+                -> (x * x).mean(axis=-1, keepdims=True)
+                - x.mean(axis=-1, keepdims=True) ** 2
         you leave out epsilon: a row of equal numbers is then 0 / 0
             np.sqrt(variance + 1e-5) -> np.sqrt(variance)
         you add epsilon to the root, not to what is under it

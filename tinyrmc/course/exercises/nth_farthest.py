@@ -49,6 +49,10 @@ _CLOSE = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
             x[labels == m] -> x[labels[m]]
         your order begins with the farthest
             (distance) -> (-distance)
+        you add up the distances along the axes; the Euclidean one is the root of the
+        sum of their squares
+            np.linalg.norm(x - x[labels == m], axis=-1)
+                -> abs(x - x[labels == m]).sum(axis=-1)
         you take the norm of the whole array, one number: each row has its own,
         axis=-1
             , axis=-1 ->
