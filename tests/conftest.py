@@ -42,8 +42,12 @@ from tinyruns import ROOT, TINY, contents, nth_farthest, stop_at
 from tinyrmc import fused
 from tinyrmc.autograd import engine
 from tinyrmc.backend import gpu as kernels
-from tinyrmc.cli import train
+from tinyrmc.cli import (
+    plot,  # noqa: F401, it draws whatever `few_pictures` does later
+    train,
+)
 from tinyrmc.cli.commands import run_main
+from tinyrmc.results import plotting
 from tinyrmc.training import discovery
 from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
@@ -115,6 +119,20 @@ def nothing_within_reach(monkeypatch):
     """Files beside a task that one test has loaded are no other test's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(discovery, "reached", [])
+
+
+@pytest.fixture(autouse=True)
+def few_pictures(request, monkeypatch):
+    """At its end a run draws nothing, which takes as long as all its steps, but in a
+    test that asks for `pictures`.
+    """
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(plotting, "draw_run", lambda run: [])
+
+
+@pytest.fixture
+def pictures():
+    """What a run draws at its end, it draws."""
 
 
 @pytest.fixture(autouse=True)

@@ -420,7 +420,6 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     empty_directory, capsys, monkeypatch
 ):
     as_published(monkeypatch, write_babi(Path("data")))
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     monkeypatch.setattr(discovery.load_task("babi"), "TRIAL", 0)
     for chosen in ("16", "all"):
         words = [*WORDS, "--data.task", chosen, "--run", f"runs/{chosen}"]

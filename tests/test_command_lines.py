@@ -78,7 +78,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
         assert section in text
 
 
-def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
+def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(pictures, capsys):
     assert train.main([*TINY, "--seed", "5"]) == 0
     out, err = capsys.readouterr()
     assert "\r" not in out + err and err == ""
@@ -103,10 +103,10 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
         assert re.search(
             rf"^{name} +\S*python\S* -m tinyrmc {name} {run.path}$", out, re.M
         )
-    pictures = re.findall(r"picture +(.*)", out)
-    names = sorted(Path(path).name for path in pictures)
+    drawn = re.findall(r"picture +(.*)", out)
+    names = sorted(Path(path).name for path in drawn)
     assert names == ["attention.png", "learning_curve.png"]
-    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in drawn)
     assert train.main([*TINY, "--seed", "5"]) == 0
     assert_same_run(run, Run.open("runs/nth_farthest-quick-2"))
 
@@ -187,7 +187,7 @@ def test_flags_may_be_spelt_as_fields_are():
         assert value_at(found, field) == value, words
 
 
-def test_the_lstm_has_no_attention_to_draw(capsys):
+def test_the_lstm_has_no_attention_to_draw(pictures, capsys):
     assert train.main([*TINY, "--model.core", "lstm", "--model.hidden-size", "3"]) == 0
     out = capsys.readouterr().out
     assert "lstm of 3 units" in out
@@ -195,8 +195,7 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
     assert "attention.png" not in out
 
 
-def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
+def test_settings_that_the_core_does_not_use_are_told_once(capsys):
     for words, says in (
         ("", ""),
         (
@@ -351,7 +350,7 @@ def test_an_export_overwrites_nothing(trained, refused, monkeypatch):
 
 
 def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
-    monkeypatch, capsys, tmp_path
+    pictures, monkeypatch, capsys, tmp_path
 ):
     dropped_in(monkeypatch, tmp_path / "tasks")
     (discovery.FOLDER / "broken.py").write_text("import nothing_of_this_name\n")

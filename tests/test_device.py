@@ -289,7 +289,9 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
-def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, capsys):
+def test_a_run_on_the_device_is_read_on_the_host(
+    name, pictures, monkeypatch, tmp_path, capsys
+):
     """Trained by the command line with --device cuda: its files are loaded, evaluated
     and drawn without any device.
     """

@@ -413,16 +413,16 @@ def test_what_the_command_draws(make_run, tmp_path, asked, capsys, monkeypatch):
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
-    make_run, tmp_path, capsys
+    pictures, make_run, tmp_path, capsys
 ):
     run = make_run()
-    pictures = [run.path / "learning_curve.png", run.path / "attention.png"]
-    assert plotting.draw_run(run) == pictures[:1]  # no checkpoint yet
+    drawn = [run.path / "learning_curve.png", run.path / "attention.png"]
+    assert plotting.draw_run(run) == drawn[:1]  # no checkpoint yet
     trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
     run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
     assert plot.main([str(run.path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [*map(str, pictures)]
-    assert pictures[1].read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.splitlines() == [*map(str, drawn)]
+    assert drawn[1].read_bytes().startswith(b"\x89PNG")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert plot.main([str(run.path), "--out", str(elsewhere / "curve.png")]) == 0

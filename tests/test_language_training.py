@@ -27,7 +27,6 @@ HELD_OUT = ["validation_loss", "validation_perplexity", "test_loss", "test_perpl
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current directory, which is the home too, with places for data."""
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])  # slow
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,6 @@ from tinyruns import TINY, assert_same_run, evaluated, nth_farthest
 import tinyrmc
 from tinyrmc import cores
 from tinyrmc.cli import evaluate, report, train
-from tinyrmc.results import plotting
 from tinyrmc.training import TrainConfig, loop
 from tinyrmc.training.run import Run
 
@@ -25,7 +24,6 @@ from tinyrmc.training.run import Run
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(nth_farthest.Task, "test_examples", 64)
-    monkeypatch.setattr(plotting, "draw_run", lambda run: [])
     return tmp_path
 
 

@@ -36,7 +36,6 @@ def lines(pieces, between, count=400, seed=0):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])  # slow
     Path("texts").mkdir()
     Path("texts/my.txt").write_text(lines(WORDS, " "))
     Path("texts/signs.txt").write_text(lines([*SIGNS], ""), encoding="utf-8")

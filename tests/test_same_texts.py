@@ -85,7 +85,6 @@ def test_a_reader_of_stories_knows_them():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current directory, with two texts that are called the Penn Treebank."""
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "300")

@@ -39,7 +39,6 @@ def larger(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(sweep, "run_logged", in_this_process)
     monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
-    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     return dropped_in(monkeypatch, tmp_path / "tasks")
 
 

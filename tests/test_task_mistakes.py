@@ -321,7 +321,7 @@ def test_an_evaluate_of_your_own_must_give_the_headline(mistaken, capsys):
     assert says in capsys.readouterr().err
 
 
-def test_what_is_asked_at_the_end_is_told_in_one_line(mistaken, capsys):
+def test_what_is_asked_at_the_end_is_told_in_one_line(pictures, mistaken, capsys):
     own = "    def {}(self, *of):\n        return {}\n\n"
     both = own.format("pictures", "None") + own.format("analyses", "{'sizes': 3}")
     mistaken((REFERENCES, both + REFERENCES))
