@@ -7,6 +7,7 @@ core and whatever else these import: their digests, and the commit they are of.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
@@ -140,10 +141,8 @@ def own_files() -> dict[str, Path]:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = Path(file).resolve()
-        installed = "site-packages" in path.parts or "dist-packages" in path.parts
-        theirs = any(path.is_relative_to(x) for x in [*OTHERS, discovery.FOLDER])
-        if installed or theirs or not path.is_file():
+        path = _place(os.path.abspath(file))
+        if path is None or path.is_relative_to(discovery.FOLDER) or not path.is_file():
             continue
         name = stored_path(path)
         for folder in discovery.reached:
@@ -153,6 +152,14 @@ def own_files() -> dict[str, Path]:
                 break
         found[name] = path
     return found
+
+
+@functools.cache  # there are thousands of files, and each is asked for more than once
+def _place(file: str) -> Path | None:
+    """Where a module's file is; None if it was installed or is ours or Python's."""
+    path = Path(file).resolve()
+    installed = "site-packages" in path.parts or "dist-packages" in path.parts
+    return None if installed or any(map(path.is_relative_to, OTHERS)) else path
 
 
 def own_code() -> dict[str, Any]:
