@@ -151,8 +151,8 @@ def met(rng, count, apart=True):
 )
 def binds():
     """Of new sequences that ask for such a pair, the delta rule has {delta:.0%} right,
-    and the sum {sum:.0%}. They bind what never came together; which of the two binds
-    better, three seeds cannot tell.
+    and the sum {sum:.0%}. They bind what never came together; three seeds cannot
+    tell which of the two binds better.
     """
     together = met(np.random.default_rng(2026), 1000, apart=False)
     others = met(np.random.default_rng(2027), 1000)

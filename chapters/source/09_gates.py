@@ -592,9 +592,9 @@ course.show(equations.sigmoid, equations.gate)
 # - A slot's gates see the input and the slot, no other.
 # - A memory is a weighted sum of all that was proposed. Along the memory, gradients are
 #   multiplied by the same weights. *(From the extra sections.)*
-# - In our LSTM a forget bias of 3 or 5 let more of 15 trainings keep a bit over 50 steps,
-#   within 200 steps of training, than one of 1, and that more than 0: none with 0, 4
-#   with 1, 12 with 3 and 13 with 5. *(Extra, too.)*
+# - In our LSTM a forget bias of 3 or 5 let more of 15 trainings keep a bit over 50
+#   steps, within 200 steps of training, than one of 1, and that more than 0: none with
+#   0, 4 with 1, 12 with 3 and 13 with 5. *(Extra, too.)*
 #
 # **Further.** How large can a memory become, if all proposals lie between -1 and 1, the
 # input gate is half open and the forget bias is 1? Would the LSTM have learnt with a

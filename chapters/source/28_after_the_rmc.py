@@ -413,8 +413,8 @@ print("one decay for all: the same", np.allclose(o, found) and np.allclose(S, h.
 #   slot makes its own gate. In a matrix memory a row of $S$ is no slot. An address is
 #   any direction $k$, and the input computes it.
 # - **Does the memory look at itself before it writes?** The delta rule does, at one
-#   place: $S^\top k$. The LSTM does, through $h$ and a dense matrix, but as one row. The
-#   RMC has slots, and every slot looks at every other one, by a softmax, and at the
+#   place: $S^\top k$. The LSTM does, through $h$ and a dense matrix, but as one row.
+#   The RMC has slots, and every slot looks at every other one, by a softmax, and at the
 #   input; then comes a network. No other memory of fixed size in the table does that.
 #   The price you have seen, and the LSTM pays it, too: no chunks.
 #
@@ -584,9 +584,8 @@ for kind, rule in RULES.items():
     change = abs(logits - moved).max() / abs(logits).max()
     print(f"{kind:6} untrained, its logits change by {change:.0e} of the largest")
 n = of_the_key(some).sum(axis=1)
-print(
-    f"one of n values by chance: {np.mean(1 / n):.1%} right, loss {np.log(n).mean():.2f}"
-)
+chance, loss = np.mean(1 / n), np.mean(np.log(n))
+print(f"one of n values by chance: {chance:.1%} right, loss {loss:.2f}")
 
 # %% [markdown]
 # A sum is the same in whatever order its parts come, so the network around it cannot
@@ -651,7 +650,7 @@ course.measured(28, "knows_no_order")
 # and training shows them all. So we kept eight of them, every key with the value of
 # its own number, out of another training. Of new sequences that ask for such a pair,
 # the delta rule has 98 % (93 to 100) right, and the sum 93 % (80 to 100). They bind
-# what never came together; which of the two binds better, three seeds cannot tell.
+# what never came together; three seeds cannot tell which of the two binds better.
 #
 # On rewrites the delta rule has 100 % right and the decay 99 % (98 to 100); the RMC, at
 # this one rate, 63 % (55 to 68). The sum has 45 % (44 to 45), 45 % (44 to 46) and 46 %
@@ -730,8 +729,8 @@ course.measured(28, "relates")
 # Have the matrices related anything? What a query finds is a weighted sum of values.
 # For the sum, its weights compare the last step with each of the others, and no two of
 # the others. The delta rule's weights also depend on how alike two of the others' keys
-# are, but they do not read the values. Keys and $\beta$ may carry the numbers, too. What
-# the layers behind them make of all that, we have not measured.
+# are, but they do not read the values. Keys and $\beta$ may carry the numbers, too.
+# What the layers behind them make of all that, we have not measured.
 #
 # A network that has everything before it is the control to ask for whenever a memory is
 # said to relate. On three numbers the task does not tell a memory that relates from one
@@ -814,13 +813,13 @@ course.show(Delta.__call__, docstring=False)
 #
 # - Attention without a softmax is a sum of outer products, and so a memory of a fixed
 #   size.
-# - A sum never forgets, and knows no order: where a key is written again, it cannot tell
-#   the last value from the others. A decay forgets everything alike, and the delta rule
-#   replaces what stands at a key. For that keys need the length 1.
+# - A sum never forgets, and knows no order: where a key is written again, it cannot
+#   tell the last value from the others. A decay forgets everything alike, and the delta
+#   rule replaces what stands at a key. For that keys need the length 1.
 # - What is linear in the memory can be done in chunks: more multiplications, fewer
 #   that wait. The RMC's step is not linear, and cannot be done in this way.
-# - The RMC is the one in this table whose slots look at each other before it writes. (An
-#   LSTM looks at its memory, too, but as one row.)
+# - The RMC is the one in this table whose slots look at each other before it writes.
+#   (An LSTM looks at its memory, too, but as one row.)
 #
 # **Further.** What does the delta rule do with $\beta = 2$ and a key of length 1, and
 # why might one want that? Two pairs are written again and again, with keys that are
