@@ -4,6 +4,7 @@ import numpy as np
 from register import Chapter, claim
 
 chapter = Chapter("00", "learns")
+asked = Chapter("00", "kinds nth_farthest SIZE")
 NAMES = (
     "steps 100 to 200, where n is 0",
     "steps 100 to 200, elsewhere",
@@ -55,3 +56,22 @@ def begins_to_compare():
         for name, share in zip(NAMES, shares, strict=True):
             found[name].append(share)
     return found
+
+
+@claim(lambda n: n["its sign misleads"].mean < n["its sign leads"].mean - 0.2)
+def closer():
+    """in the mean they differ by {its sign misleads:.2f}, where it leads by
+    {its sign leads:.2f}.
+    """
+    size = asked.SIZE
+    inputs = asked.nth_farthest.draw(np.random.default_rng(0), 100_000, *size, size)
+    inputs = inputs["inputs"]
+    labels, _, m = asked.nth_farthest.decode(inputs, size)
+    places = inputs[:, :, 0]
+    own = places[labels == m[:, None]]
+    gap = abs(places.max(axis=1) + places.min(axis=1) - 2 * own)  # of both distances
+    kinds = asked.kinds(inputs)
+    return {
+        "its sign leads": gap[kinds == 2].mean(),
+        "its sign misleads": gap[kinds == 3].mean(),
+    }

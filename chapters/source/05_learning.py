@@ -206,11 +206,11 @@ plt.show()
 # From three starts, 87 % (85 to 90) are right, where the point nearest to the middle is
 # right in 47 %. Does it compare points, then? Let a rule know of the question only its
 # quadrant, and take the point nearest to the quadrant's middle, $(\pm 0.5, \pm 0.5)$:
-# it is right in 79 %. (The point that is the nearest in most places of the quadrant is
-# hardly better.) The network gets further, so it uses the question's place more finely
-# than by quadrants. A rule that knows one sign of the question, left or right, and
-# takes the point nearest to $(\pm 0.5, 0)$, is right in 63 %. (No question comes twice:
-# its points are drawn anew.) Here are two hundred of them, for later:
+# it is right in 79.2 %. (The point that is the nearest in most places of the quadrant
+# is hardly better: 79.4 %.) The network gets further, so it uses the question's place
+# more finely than by quadrants. A rule that knows one sign of the question, left or
+# right, and takes the point nearest to $(\pm 0.5, 0)$, is right in 63 %. (No question
+# comes twice: its points are drawn anew.) Here are two hundred of them, for later:
 
 # %%
 few = draw(np.random.default_rng(6), 200)
@@ -275,7 +275,10 @@ plt.show()
 
 # %% [markdown]
 # Stretch the sheet, and the valley is round: now the gradient points straight at the
-# bottom. Adam (Kingma and Ba, 2015) stretches each direction by itself. It keeps two
+# bottom. That takes knowing how steep each direction is. Adam (Kingma and Ba, 2015)
+# scales each direction by itself, too, but not in quite this way: by how large the
+# *gradient* is there. So its steps are about equally long in both directions, wherever
+# the bottom lies. It keeps two
 # running means for each weight: $m$ of the gradient, and $v$ of its square. A running
 # mean keeps a share $\beta$ of what it was and takes $1 - \beta$ of the new. $\sqrt{v}$
 # is how large this weight's gradient usually is; divide $m$ by it, and a step is about
@@ -358,11 +361,11 @@ for name, rule in runs.items():
         w = rule(0, w, STEEPNESS * w)
         paths[name].append(w)
 
-# %% tags=["hide-input", "hide-output"] alt="Six paths in a long valley, and their losses. With the small rate it creeps and stops half way; with 0.09 it jumps from side to side and gets close; with 0.102 the jumps grow; with momentum 0.9 it swings, runs past the cross and turns back; with momentum 0.4 and a larger rate it jumps and soon arrives; Adam swings calmly. In the last panel the losses against steps: that of momentum 0.4 falls by far the fastest, that of 0.102 rises in the end"
+# %% tags=["hide-input", "hide-output"] alt="Six paths in a long valley, and their losses. With the small rate it creeps and stops half way; with 0.09 it jumps from side to side and gets close; with 0.102 the jumps grow; with momentum 0.9 it swings, runs past the cross and turns back; with momentum 0.4 and a larger rate it jumps and soon arrives; Adam swings calmly. In the wide panel the losses against steps: that of momentum 0.4 falls by far the fastest, that of 0.102 rises in the end"
 # Draws the paths, and the losses along them
-layout = [[0, 1, 2, 3], [4, 5, "losses", "losses"]]
+layout = [[0, 1, 2, 3], ["losses", "losses", 4, 5]]
 figure, panels = plt.subplot_mosaic(layout, figsize=(10, 4.2))
-*places, last = panels.values()
+last, places = panels.pop("losses"), panels.values()
 along, across = np.meshgrid(np.linspace(-5, 3, 160), np.linspace(-2, 2, 80))
 height = np.sqrt(along**2 + 20 * across**2)
 for k, (panel, (name, path)) in enumerate(zip(places, paths.items(), strict=True)):
@@ -379,13 +382,15 @@ plt.show()
 
 # %% [markdown]
 # The first is too slow, and the third climbs out: its rate is larger than $2/20$. 0.09
-# is the best of the plain ones here, and 0.102, just above $2/20 = 0.1$, fails: nothing
-# warns you until you cross that edge. With the rate 0.02 a momentum of 0.9 helps: 0.29
-# in the end, and 2.4 without. But plain descent with 0.09 ends at 0.03, so a better
-# rate helps more. With 0.133 and 0.4 the velocity is far ahead of both. (This pair
-# belongs to this valley. Polyak, 1964, has the formula: it needs to know how steep both
-# directions are, here 1 and 20.) The run with momentum 0.9 and that of Adam go past the
-# cross and turn back: Adam's $m$ is a velocity, too.
+# is the best of the plain ones here, and 0.102, just above $2/20 = 0.1$, fails. What
+# warns you is that 0.09 jumps from side to side. With the rate 0.02 a momentum of 0.9
+# helps: 0.29 in the end, and 2.4 without. But plain descent with 0.09 ends at 0.03, so
+# a better rate helps more. With 0.133 and 0.4 the velocity is far ahead of both. (This
+# pair belongs to this valley. Polyak, 1964, has the formula: it needs to know how steep
+# both directions are, here 1 and 20.) The run with momentum 0.9 and that of Adam go
+# past the cross and turn back: Adam's $m$ is a velocity, too. With this one rate Adam
+# ends at 0.23, behind plain descent with 0.09: its steps are not those on the round
+# sheet.
 #
 # **This is a good place to stop.**
 #
@@ -428,17 +433,27 @@ panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# Each rule has a hill of good rates, and each hill stands elsewhere. In 400 steps, and
-# on rates a factor of three apart, Adam is within ten points of its best over a factor
-# of 97 from each of three starts, momentum over 10 to 32, plain descent over 10: Adam
-# has the widest range here.
-#
-# Plain descent with a rate of 0.01 has got to 50 % (47 to 53). That is little more than
-# the middle gives, but it is not that rule: their answers agree in 34 % (34 to 35) of
-# the cases, as often as by chance. It is right in 45 % (43 to 48) of the cases where
-# the middle is right, and in 54 % (51 to 57) where the middle is wrong. Whether it has
-# begun to compare points, 50 % do not tell: the rule of one sign does not compare them
-# with the question, and has more. Equal shares do not mean equal answers.
+# Each rule has a hill of good rates, and each hill stands elsewhere. Over what factor
+# of rates is a rule within ten points of its best, in 400 steps, on rates a factor of
+# three apart? From three starts:
+
+# %% tags=["hide-output"]
+course.measured(5, "forgiving")
+
+# %% [markdown]
+# Adam has the widest range here. The last line is plain descent with a rate of 0.01:
+# it has got to 50 % (47 to 53), a little more than the middle gives. Does it follow
+# that rule? **Write down first:** in how many cases would its answers be those of the
+# middle, then?
+
+# %% tags=["hide-output"]
+course.measured(5, "another_rule")
+
+# %% [markdown]
+# It does not. Their answers agree as often as by chance, and it is right more often
+# where the middle is *wrong*. Whether it has begun to compare points, 50 % do not tell:
+# the rule of one sign does not compare them with the question, and has more. Equal
+# shares do not mean equal answers.
 #
 # ## Find the line: the last one wins
 #
@@ -508,11 +523,14 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 
 # %% [markdown]
 # A fresh network should guess: its first loss should be near $\ln 3$. At $s = 10$ it
-# begins confident and wrong. With three starts its first loss is 212 (151 to 283), and
-# after 400 steps 71 % (70 to 72) are right, with $s = 1$ 93 % (93 to 94). At ten times
-# the rate it is 86 % (84 to 86), with $s = 1$ 90 % (89 to 91). With $s = 0.1$ it is
-# 95 % and 90 % (89 to 91): a small start does no harm here. Look at the first loss: no
-# test is cheaper.
+# begins confident and wrong. Three starts, at this rate and at ten times it:
+
+# %% tags=["hide-output"]
+course.measured(5, "large_start")
+
+# %% [markdown]
+# With $s = 10$ fewer are right than with $s = 1$, at either rate. A small start does no
+# harm here. Look at the first loss: no test is cheaper.
 #
 # ## A safety belt: clipping
 #
