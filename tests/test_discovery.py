@@ -257,18 +257,27 @@ def test_a_run_directory_cannot_bring_code_with_it(own):
             load_task_of({"task": "nth_farthest", "task_file": kept})
 
 
+MANY = """
+import sys
+from tinyrmc.__main__ import run
+for words in sys.argv[1:]:
+    sys.argv = ["tinyrmc", *words.split()]
+    try:
+        run()
+    except SystemExit as end:
+        print(end.code)
+    print("---")
+    print("---", file=sys.stderr)
+"""
+
+
 def test_python_without_docstrings_is_told():
     """Under -OO tasks lack their own, and exercises the chapter that they are of."""
-    words = "train nth_farthest --help", "grade hand_ins", "grade --help", "progress"
-    for word in words:
-        done = subprocess.run(
-            [sys.executable, "-OO", "-m", "tinyrmc", *word.split()],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-        if "grade --help" in word:
-            assert done.returncode == 0 and "HAND_INS" in done.stdout
-        else:
-            assert done.returncode == 2 and done.stderr.count("\n") == 1, word
-            assert "run it without -OO, and without PYTHONOPTIMIZE=2" in done.stderr
+    words = "train nth_farthest --help", "grade hand_ins", "progress", "grade --help"
+    command = [sys.executable, "-OO", "-c", MANY, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    *refused, helped = done.stdout.split("---\n")[:-1]
+    assert "HAND_INS" in helped and helped.endswith("\n0\n")
+    for word, out, err in zip(words, refused, done.stderr.split("---\n"), strict=False):
+        assert out == "2\n" and err.count("\n") == 1, word
+        assert "run it without -OO, and without PYTHONOPTIMIZE=2" in err
