@@ -558,12 +558,13 @@ plt.show()
 
 # %% [markdown]
 # One function of your own makes the difference in this one run of each, at the one rate
-# that was tried. In this run the network ends above the first two baselines, but below
-# what one sign of the reference gives, 84 %. So it does not show that the network
-# compares distances. (Another seed may leave the plateau at another step and end
-# elsewhere, and at another rate either step may do otherwise: try
+# that was tried. (Yours has no bias before the norm, so what the norm alone does, this
+# run shows, and no other.) In this run the network ends above the first two baselines,
+# but below what one sign of the reference gives, 84 %. So it does not show that the
+# network compares distances. (Another seed may leave the plateau at another step and
+# end elsewhere, and at another rate either step may do otherwise: try
 # `climb(normed_step, seed=1)` and `climb(my.step, rate=6e-3)`.) What one run cannot
-# show, longer ones have:
+# show, larger networks and more seeds may.
 #
 # Here are both forms, with the norm (and a bias before it) and without, at four
 # vectors: 3,000 steps on the same examples, three seeds each, all at one rate.
