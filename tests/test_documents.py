@@ -137,6 +137,48 @@ def test_links_that_lead_nowhere_are_found():
     assert dead_links("chapters/x.md", text + " [e](f)") == ["README.md#c", "f"]
 
 
+def run_together(text):
+    """What of a table, a list or a block of code was wrapped like prose."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
+    found = re.findall(r".*```.*", text)
+    for part in re.split(r"\n\s*\n", re.sub(r"\$\$?[^$]+\$|`[^`\n]+`", "x", text)):
+        lines = [line.strip() for line in part.strip().splitlines()]
+        if re.search(r"(?m)^\s*\||\| *:?-{3}", part):
+            rows = [re.fullmatch(r"\|.*\|", line) for line in lines]
+            rules = [bool(re.fullmatch(r"[: |]*-[-: |]*", x)) for x in lines[:2]]
+            columns = {line.count("|") for line in lines}
+            if not all(rows) or len(columns) > 1 or rules != [False, True]:
+                found.append(lines[0])
+        elif re.match(r"\s*[-*] ", part):
+            found += re.findall(r"(?<=\S )[-*] .*", part)
+        elif re.match(r"\s*1\. ", part):
+            found += re.findall(r"(?<=\S )2\. .*", part)
+    return found
+
+
+def test_no_table_list_or_block_of_code_is_wrapped_like_prose():
+    texts = {name: [read(name)] for name in WRITTEN if (ROOT / name).exists()}
+    for path in (ROOT / "chapters").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = [each for each in cells if each["cell_type"] == "markdown"]
+        texts[path.name] = ["".join(each["source"]) for each in cells]
+    for name, parts in texts.items():
+        assert [each for part in parts for each in run_together(part)] == [], name
+
+    for fine in ("| a | b |\n|---|---|\n| c | `d|e` |", "- a\n- b, c\n  d", "a - b"):
+        assert run_together(f"text\n\n{fine}\n\n```\n- a - b\n```\n") == []
+    for wrong in (
+        "| a | b | |---|---| | c | d |",
+        "| a | b |\n|---|---|\n| c |\nd |",
+        "| a | b |\n|---|---|\n| c |",
+        "| a | b |\n| c | d |",
+        "- a - b\n- c",
+        "1. a 2. b",
+        "so: ``` python -m x ```",
+    ):
+        assert run_together(wrong), wrong
+
+
 def test_the_list_of_chapters_is_that_of_the_notebooks():
     """(Where one is read stands in the order of rows.)"""
     wanted = []

@@ -113,7 +113,7 @@ def parts():
     show=".0%",
 )
 def looks():
-    """On task 16 all is as the map suggests: the hops look at a fact in
+    """on task 16 all is as the map suggests: the hops look at a fact in
     {task 16, hop 1 at a fact:.0%}, {task 16, hop 2 at a fact:.0%} and
     {task 16, hop 3 at a fact:.0%} of the questions, and with one of them blind
     {task 16, hop 1 blind:.0%}, {task 16, hop 2 blind:.0%} and
@@ -140,6 +140,64 @@ def looks():
             found[f"task {task}, hop {k} blind"] = errors[:, k]
             found[f"task {task}, hop {k}, other copies look there"] = same[:, k - 1]
     return found
+
+
+@claim(
+    lambda n: all(
+        0.2 < n[f"task {task}, facts"].mean < 0.4
+        and max(n[f"task {task}, untrained, hop {k}"].high for k in (1, 2, 3)) < 0.65
+        for task in FACTS
+    ),
+    show=".0%",
+)
+def before_training():
+    """Of the sentences told, {task 15, facts:.0%} are facts on task 15, and three
+    untrained copies look at one with their hops in {task 15, untrained, hop 1:.0%},
+    {task 15, untrained, hop 2:.0%} and {task 15, untrained, hop 3:.0%} of the
+    questions. On task 16 {task 16, facts:.0%} are facts, and untrained copies look at
+    one in {task 16, untrained, hop 1:.0%}, {task 16, untrained, hop 2:.0%} and
+    {task 16, untrained, hop 3:.0%}.
+    """
+    found = {}
+    for task in FACTS:
+        reading = chapter.readings[task]
+        stories = reading.stories["test"]
+        shares = [len(each.supporting) / len(each.sentences) for each in stories]
+        found[f"task {task}, facts"] = np.mean(shares)
+        chapter.trained[task, 3] = chapter.MemoryNetwork(reading), None
+        facts, _ = chapter.without_looks(task)
+        for k in (1, 2, 3):
+            found[f"task {task}, untrained, hop {k}"] = facts[:, k - 1]
+    return found
+
+
+@claim(
+    lambda n: (
+        n["ten memories"].high < n["five memories"].low
+        and n["five memories"].high < n["80 units"].low
+    ),
+    show=".0%",
+)
+def right_angles():
+    """With ten memories it is {ten memories:.0%}, with 80 units {80 units:.0%}."""
+    found = {}
+    for name, N, d in (
+        ("five memories", 5, 20),
+        ("ten memories", 10, 20),
+        ("80 units", 5, 80),
+    ):
+        for seed in (13, 14, 15):
+            m = np.random.default_rng(seed).normal(size=(200, N, d))
+            m /= np.linalg.norm(m, axis=-1, keepdims=True)
+            contents = np.broadcast_to(np.eye(N), (200, N, N))
+            both = chapter.association(np, m, contents)
+            found.setdefault(name, []).append(share(abs(m[:, :1] @ both)[:, 0]))
+    return found
+
+
+def share(sizes):
+    """The first one's share of what comes back, in the mean of the draws."""
+    return (sizes[:, 0] / sizes.sum(axis=1)).mean()
 
 
 @claim(
