@@ -32,8 +32,8 @@ def slow_learning():
     are {right, rate 1/60.mean:.3f}, {alone, rate 1/60.mean:.3f} and
     {wrong, rate 1/60.mean:.3f}. (At 0.01 the means stand in the same order,
     {right, rate 1/100.mean:.3f}, {alone, rate 1/100.mean:.3f} and
-    {wrong, rate 1/100.mean:.3f}, but the three starts overlap.) So here, at two rates,
-    a wrong derivative is worse than none
+    {wrong, rate 1/100.mean:.3f}, but the three starts overlap.) So here, after 2,000
+    steps at two rates, a wrong derivative is worse than none
     """
     kinds = {
         "right": lambda x: x.tanh(),

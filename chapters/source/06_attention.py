@@ -93,7 +93,7 @@ ex.softmax.check(softmax)
 #
 # Why care? The derivative of share $a_j$ with respect to score $x_k$ is
 # $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 for $j = k$ and else 0. Where all
-# shares are 0 or 1 it vanishes: nothing is learnt about where to look. **Write down
+# shares are 0 or 1 it vanishes: no gradient says where to look. **Write down
 # first:** without the root, how large is the largest of eight shares at $d_k = 2048$?
 #
 # **Now draw it yourself.** Make random queries and keys for widths from 2 to 2048, and
@@ -142,14 +142,15 @@ plt.show()
 # %% [markdown]
 # Without the root, a network starts where derivatives are next to 0, if its keys are
 # wide and their entries of size 1. (That is measured on random numbers. We have trained
-# none.)
+# none here. Chapter 15 does: its networks still learn with too large scores, but with
+# wide keys they learn less.)
 #
 # ## A weighted mean
 #
 # Each slot gets the mean of all values, weighted by its shares. The root in equation 1
 # keeps the scores at one size: a sum of $d_k$ independent products, each of size 1, has
-# the size $\sqrt{d_k}$, and large scores make shares of 0 and 1, from which nothing is
-# learnt.
+# the size $\sqrt{d_k}$, and large scores make shares near 0 and 1, from which little
+# gradient comes.
 #
 # **Exercise 2.** Equation 1, given queries, keys and values. Leading axes, if any, are
 # examples. The number of keys, `R`, need not be that of queries.
@@ -221,8 +222,7 @@ ex.queries_for.check(queries_for)
 #
 # *Extra: the gradient of attention by hand.*
 #
-# *(Second track: you may skip to "It learns to look", and use ours.)* From here on $A$
-# is the matrix of shares. For one head of one example,
+# (You may skip to "It learns to look", and use ours.) From here on $A$ is the matrix of shares. For one head of one example,
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
@@ -302,8 +302,8 @@ ex.attention_vjp.check(attention_vjp)
 attention_vjp = ex.attention_vjp.yours(attention_vjp)
 
 # %% [markdown]
-# A row of $\bar S$ has the sum 0, and that of a certain slot *is* 0: it learns nothing
-# about where to look.
+# A row of $\bar S$ has the sum 0, and that of a certain slot *is* 0: no gradient tells
+# it where to look.
 #
 # ## It learns to look
 #
@@ -673,6 +673,9 @@ packaged = fused.attention(together, num_heads=1, key_size=8).data
 np.allclose(packaged, attention(Q, K, V), rtol=1e-12)
 
 # %% [markdown]
+# **What was not shown.** That several heads learn more than one, or that slots learn
+# anything by looking at each other: the weights of heads and of equation 2 were given.
+#
 # ## Takeaways
 #
 # - Shares are at least 0 and have the sum 1; a slot gets a weighted mean.
@@ -680,6 +683,7 @@ np.allclose(packaged, attention(Q, K, V), rtol=1e-12)
 #   gradients, at one size whatever the width. *(From an extra section.)*
 # - $W^q$ and $W^k$ let a question differ from its answer; $W^v$ says what is brought.
 #   *(Extra, too.)*
+# - Each head has shares of its own; their results lie side by side.
 # - The input is one more row to look at. It does not look itself.
 #
 # **Further.** What happens to the orange curves if queries and keys are twice as long?
