@@ -66,6 +66,45 @@ def ages():
     return found
 
 
+@claim(
+    lambda n: (
+        n["share of the fact"].high < 0.9
+        and n["right"].low > 0.99
+        and n["untrained, share"].high < n["share of the fact"].low - 0.2
+    ),
+    show=".0%",
+)
+def sharp():
+    """Over the whole test the three copies give the sentence with the answer
+    {share of the fact:.0%} of their attention (untrained {untrained, share:.0%}), and
+    have {right:.1%} of the answers right: a softmax need not be sharp.
+    """
+    reading = chapter.ex.Reading(chapter.told, 1, chapter.newest_first)
+    network = chapter.OneHop(reading.arrays["train"][0].shape[-1])
+    untrained = shares_of_the_facts(reading, network)
+    errors = chapter.train(reading, network)[-1]
+    trained = shares_of_the_facts(reading, network)
+    return {
+        "share of the fact": trained,
+        "untrained, share": untrained,
+        "right": 1 - errors,
+    }
+
+
+def shares_of_the_facts(reading, network):
+    """For each copy, the share of attention on the fact, in the mean of the test."""
+    once, weighted, asked, asked_weighted, _ = reading.arrays["test"]
+    m, c = (
+        chapter.remembered(2 * once, 2 * weighted, table).data
+        for table in (network.A, network.C)
+    )
+    u = chapter.remembered(asked[:, None], asked_weighted[:, None], network.A).data
+    shares = chapter.hop(u[:, :, 0], m, c)[0]  # (copies, questions, memories)
+    stories = reading.stories["test"]
+    places = [len(s.sentences) - 1 - s.supporting[0] for s in stories]
+    return shares[:, np.arange(len(stories)), places].mean(axis=1)
+
+
 class Without:
     """Stories to learn from in which nobody goes to certain places, and questions of a
     test whose answers are just these.
@@ -118,7 +157,7 @@ def new_pairs():
     well.
 
     So it has read each name and each place, and still gets, at the two rates at which
-    the control learns, four to six of ten new pairs wrong.
+    the control learns, four to six of ten questions about new pairs wrong.
     """
     found = {}
     for name, stories in (("new pairs", Without()), ("control", AsMany())):
