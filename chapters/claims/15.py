@@ -89,6 +89,46 @@ def costs():
     return found
 
 
+class Frozen:
+    """A core that stays as it began; only what reads its memory learns."""
+
+    def __init__(self, core):
+        self.core, self.output_size = core, core.output_size
+        self.initial_state = core.initial_state
+
+    def __call__(self, inputs, memory):
+        return self.core(inputs, memory)
+
+    def parameters(self):
+        return []
+
+
+control = Chapter("15", "train small_core LAST")
+
+
+@claim(
+    lambda n: (
+        n["frozen"].high < 0.6
+        and n["frozen, last"].high < 0.5
+        and n["frozen, first"].low > 0.5
+    ),
+    show=".0%",
+)
+def frozen():
+    """A core that stays as it began, and whose readout alone learns, has {frozen:.0%}
+    of the symbols right, of the first ones {frozen, first:.0%}, of the last ones
+    {frozen, last:.0%}.
+    """
+    found = {}
+    for seed in range(3):
+        right, _ = control.train(Frozen(control.small_core(seed)), seed)
+        places = right[-control.LAST :].mean(axis=0)
+        values = {"": places.mean(), ", first": places[0], ", last": places[-1]}
+        for key, value in values.items():
+            found.setdefault(f"frozen{key}", []).append(value)
+    return found
+
+
 def shares_at(rate):
     """The share of right answers at the end, by bug and seed."""
     return {
