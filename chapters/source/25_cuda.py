@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 25. CUDA: kernels of your own
 #
-# **Appendix A.** About 245 minutes, in five sittings. You need layer norm (chapter 8)
+# **Appendix A.** About 250 minutes, in five sittings. You need layer norm (chapter 8)
 # and what a fused operation is (chapter 23).
 #
 # A GPU is another machine with another memory, and it runs many thousands of threads. A
@@ -518,7 +518,9 @@ for name, count in launches.most_common(3):
 #
 # How many launches does a layer norm take, and how much does it move? Composed; by hand
 # in array operations; and as one kernel, which reads $x$ and the residual once, writes
-# $y$, and does all else on the way.
+# $y$, and does all else on the way. (The first two are counted. The kernel's numbers
+# are written down: a kernel that does not keep its row in registers reads it several
+# times.)
 
 # %%
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
@@ -570,21 +572,27 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# In this one measurement array operations are slowest: they launch more and move more
-# bytes, and how much each of the two costs we have not measured. Kernels make the step
-# several times as fast, and a graph several times more. It starts the same kernels, so
+# In this one measurement our kernels are faster than PyTorch as it comes (eager), and so
+# is our graph. Array operations are slower, and slowest of all: they launch more and
+# move more bytes, and how much each of the two costs we have not measured. Kernels make
+# the step several times as fast, and a graph several times more. It starts the same kernels, so
 # what it saves can only lie between them: in starting them one by one, and in waiting.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
-# (The tests compile it for an ordinary processor, too.) It is worth it where an
-# operation moves much and computes little; for matrix products the GPU's own library is
-# hard to beat. At each call the engine asks who runs: a kernel, a compiled body
-# (chapter 23) on NumPy's arrays, or the array code:
+# (The tests compile it for an ordinary processor, too.) It may pay where an operation
+# moves much and computes little; matrix products we leave to the GPU's own library.
+# At each call the engine asks who runs: a kernel, a compiled body (chapter 23) on
+# NumPy's arrays, or the array code:
 
 # %%
 course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)
 
 # %% [markdown]
+# **What was not shown.** None of your kernels ran on a GPU: the simulator counts, and
+# how long a real one takes it does not say. The times are those of the project's
+# kernels, on one card, in one measurement. Which operations are worth a kernel of their
+# own was not measured.
+#
 # ## Takeaways
 #
 # - A kernel says what one thread does. It needs a guard, since threads come in whole
