@@ -52,6 +52,10 @@ def by_an_array(n):
     return (0.0 * np.arange(n) + 1)[np.arange(n)]
 
 
+def a_list(n):
+    return [1.0] * n
+
+
 def step_with_a_name(n):
     return 0.0 * (places := np.arange(n)) + 1 + 0 * places
 
@@ -66,8 +70,9 @@ def test_right_numbers_found_in_another_way_are_refused_and_it_says_why():
         (forbidden_builtin, "it uses int;"),
         (helper, f"it uses forbidden_function; {ALLOWED}; copy the line of"),
         (branch, "it branches"),
-        (by_a_list, "it looks up entries, in [[*np.arange(n)]]"),
+        (by_a_list, "it makes a list, a set or a dict"),
         (by_an_array, "it looks up entries, in [np.arange(n)]"),
+        (a_list, "it makes a list, a set or a dict"),
         (step_with_a_name, "it gives a name to a step"),
         (eval("lambda n: 0.0 * np.arange(n) + 1"), "its text cannot be read"),
     ]:

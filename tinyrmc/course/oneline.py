@@ -32,6 +32,8 @@ def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
             raise Wrong("it loops: a comprehension is a loop as well")
         if isinstance(node, BRANCHES):
             raise Wrong("it branches, with if, and or or: write np.where, & or |")
+        if isinstance(node, (ast.List, ast.Set, ast.Dict)):
+            raise Wrong("it makes a list, a set or a dict: a puzzle has arrays alone")
         if isinstance(node, (ast.Lambda, ast.NamedExpr)):
             raise Wrong("it gives a name to a step: one expression is all you have")
     for node in ast.walk(line):
