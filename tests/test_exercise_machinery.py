@@ -721,6 +721,9 @@ def test_a_picture_can_be_read(place, capsys):
 
     fall = 1 / (1 + x)
     for module, curves, said in [
+        (acting, [5 * x, 4 * x], "right"),
+        (acting, [6 * x, 5 * x], "wrong: of twenty games an arm wins"),
+        (acting, [5 * x, x - 1], "wrong: of twenty games an arm wins"),
         (programs, [x / 4, x / 5, x / 6], "right"),
         (programs, [x, 2 * x, 3 * x], "wrong: an accuracy lies between 0 and 1"),
         (programs, [x / 40, x / 50, x / 60], "wrong: no place is learnt"),
@@ -880,10 +883,17 @@ def test_a_loop_is_told_where_none_is_allowed():
             counts[a, b] += 1
         return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
 
-    verdict = language.bigram.judge(bigram)
-    assert verdict.text.startswith(
-        "its numbers are right, but it loops over the text\nin line 4 of bigram: for"
-    )
+    def nth_from(points, m, n):
+        rows = zip(points, m, n, strict=True)
+        away = [((row - row[i]) ** 2).sum(axis=-1).argsort()[j] for row, i, j in rows]
+        return np.array(away)
+
+    for asked, answer, says in (
+        (language.bigram, bigram, "over the text\nin line 4 of bigram: for"),
+        (arrays.nth_from, nth_from, "over the examples\nin line"),
+    ):
+        text = asked.judge(answer).text
+        assert text.startswith(f"its numbers are right, but it loops {says}")
 
 
 def test_where_right_answers_differ_what_they_come_to_is_compared():

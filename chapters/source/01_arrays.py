@@ -256,9 +256,9 @@ print(projected.shape, "- the same as slot by slot:", same)
 # `"bnf->bn"` is a sum over units.
 #
 # **Exercise 3.** Attention has several heads, each with a matrix of its own. Multiply
-# every slot of every example by the matrix of every head, without a loop, and twice:
-# once with a new axis and `@`, once with `einsum`. (The check looks at the numbers and
-# for loops, not which of the two it was.)
+# every slot of every example by the matrix of every head, twice: once with a new axis
+# and `@`, once with `einsum`. (The check looks at the numbers, not at which of the two
+# it was.)
 
 
 # %%

@@ -394,9 +394,9 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# Three seeds each: the LSTM turns the right way in 100 % of the episodes, the RMC in
-# 100 %. Without a memory it is 40 % (38 to 43), at a third of the rate 39 % (38 to 39),
-# at three times the rate 37 % (30 to 42).
+# Three seeds each, at one rate, 0.01: the LSTM turns the right way in 100 % of the
+# episodes, the RMC in 100 %. Without a memory it is 40 % (38 to 43), at a third of the
+# rate 39 % (38 to 39), at three times the rate 37 % (30 to 42).
 #
 # So a memory carries a single bit over three steps here, with either core; which core
 # is better, this maze does not show. And why is the agent without a memory below a
@@ -454,7 +454,8 @@ ex.experiment.check(report)
 # - $\nabla_z \ln \pi_a = [a] - \pi$, weighted by the advantage. A baseline changes its
 #   noise, not its mean.
 # - An actor that goes on with its old state while its learner begins anew raises no
-#   error. Here it learnt nothing at three rates.
+#   error. Here none of nine runs, at three rates, turned right in more than 53 % of the
+#   episodes.
 # - One game, one seed, one rate show nothing, and twenty games may mislead.
 #
 # **Further.** Reward the bandit's entropy: can that save the runs without a baseline?
@@ -487,38 +488,48 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# At this rate it cannot. Of 200 games without a baseline the best arm wins a share of
-# 0.54. With an entropy that is worth 1 it is 0.56, which can be chance, and with one
-# worth 10 only 0.35. The entropy pulls the logits together, but the noise of rewards
-# near 11 stays as large as it was.
-def learnt_with(cost, seed, rate=0.1):
-    """The probability of the best arm at the end, without a baseline."""
+# It can in part, and at a price. Count the games, of 200, in which the best arm has the
+# largest probability in the mean of the last 250 pulls. Without a baseline that is a
+# share of 0.53; with an entropy that is worth 1 it is 0.56, which can be chance, and
+# with one worth 10 it is 0.68. With a baseline it is 1.00, 1.00 and 1.00. The price:
+# what maximises reward plus ten times the entropy is softmax(q / 10), which takes the
+# best arm in 37 of 100 pulls only. (So "more than half of the probability", the measure
+# of the text, would call every such game lost.) Entropy draws the policy back from a
+# single arm; the noise of rewards near 11 stays as large as it was.
+def learnt_with(cost, seed, with_baseline=False, rate=0.1):
+    """The probabilities of the arms, in the mean of the last half of the pulls."""
     random, z = np.random.default_rng(seed), np.zeros(3)
-    for _ in range(PULLS):
+    total, found = 0.0, []
+    for pull in range(PULLS):
         pi = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        found.append(pi)
         arm = random.choice(3, p=pi)
         paid = PAYS[arm] + random.normal()
+        advantage = paid - (total / max(pull, 1) if with_baseline else 0)
+        total += paid
         logs = np.log(np.maximum(pi, 1e-30))
         of_entropy = -pi * (logs - (pi * logs).sum())
-        z = z + rate * (
-            policy_gradient(z, np.array(arm), np.array(paid)) + cost * of_entropy
-        )
-    return (np.exp(z - z.max()) / np.exp(z - z.max()).sum())[2]
+        gradient = policy_gradient(z, np.array(arm), np.array(advantage))
+        z = z + rate * (gradient + cost * of_entropy)
+    return np.mean(found[PULLS // 2 :], axis=0)
 
 
-for cost in (0.0, 1.0, 10.0):
-    best = np.array([learnt_with(cost, seed) for seed in range(20)])
-    won = np.sum(best > 0.5)
-    print(f"entropy's worth {cost:2.0f}: the best arm has won {won} times of 20")
+for name, known in (("without a baseline", False), ("with a baseline", True)):
+    for cost in (0.0, 1.0, 10.0):
+        ahead = [learnt_with(cost, seed, known).argmax() == 2 for seed in range(20)]
+        print(f"{name}, entropy's worth {cost:2.0f}: ", end="")
+        print(f"the best arm is ahead {sum(ahead)} times of 20")
 
 
 # %% tags=["hide-cell"]
 # Answer 3
-# It does not learn it. Three seeds end at 33 % (24 to 46) right turns, at a third of
-# the rate at 43 % (25 to 53), at three times the rate at 40 % (37 to 44). The actor
-# still knows the old maze's sign, and the learner, which begins anew, computes with
-# other probabilities than those that acted. Nothing stops with an error, and nothing
-# tells you.
+# The agent hardly learns. Three seeds end at 33 % (24 to 46) right turns, at a third of the
+# rate at 43 % (25 to 53), at three times the rate at 40 % (37 to 44). Of the turns in
+# its last episodes 54 % (50 to 61) are right, 54 % (50 to 64) and 65 % (49 to 92):
+# eight runs of nine have at most 64 % of their turns right, where a coin has 50 %, and
+# the one with 92 % turns in less than half of the episodes. The actor still knows the
+# old maze's sign, and the learner, which begins anew, computes with other probabilities
+# than those that acted. Nothing stops with an error, and nothing tells you.
 def never(state, ended, begin):
     return state
 

@@ -250,6 +250,12 @@ def one_by_one(points, m, n):
     return np.array(found)
 
 
+def all_at_once(points, m, n):
+    asked = np.take_along_axis(points, m[:, None, None], axis=1)
+    order = np.linalg.norm(points - asked, axis=2).argsort(axis=1)
+    return np.take_along_axis(order, n[:, None], axis=1)[:, 0]
+
+
 def layers_back(weights, x, target, *, slope, scale=2.0, axis=0):
     W1, b1, W2, b2 = weights
     h = np.tanh(x @ W1 + b1)
@@ -434,6 +440,7 @@ WRONG = {
         lambda points, m, n: one_by_one(points, m, n) * 1.0,
         lambda points, m, n: one_by_one(points, m, np.maximum(n, 1)),
         lambda points, m, n: np.full(len(points), one_by_one(points, m, n)[0]),
+        one_by_one,  # right, but it loops over the examples
     ],
     c.two_layers_back: [
         lambda *w: layers_back(*w, slope=lambda h, x: 1 - x**2),
@@ -570,7 +577,7 @@ RIGHT = {
         lambda a: a.tape.record(a.data.mean(), [a], lambda g: [np.ones_like(a.data) * g / a.data.size]),
     ],
     t.gradient: [by_attributes, lambda *c: tuple(t.gradient.function(*c))],
-    a.nth_from: [one_by_one, lambda points, m, n: one_by_one(points, m, n).tolist()],
+    a.nth_from: [all_at_once, lambda *question: all_at_once(*question).tolist()],
     c.two_layers_back: [
         lambda *w: layers_back(*w, slope=lambda h, x: 1 / np.cosh(x) ** 2),
         lambda *w: tuple(layers_back(*w, slope=lambda h, x: (1 - h) * (1 + h))),

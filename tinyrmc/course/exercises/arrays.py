@@ -84,8 +84,6 @@ def _memories_and_projections(rng, B, N, F, H, K):
         _memories_and_projections,
         "2 3 4 5 6, 3 3 3 3 3, 1 4 2 3 2, 2 5 4 2 4, 4 1 6 1 2",
     ),
-    large=each(_memories_and_projections, "300 2 2 300 2"),
-    unlooped="over examples or heads",
     hints=[
         "@ multiplies the last two axes, and broadcasts those before. Before them M "
         "has (B,) and W has (H,); the result needs (B, H).",

@@ -604,6 +604,9 @@ def unbroadcast(g, shape):
         you use .T, which turns all axes round, not only the last two
             np.swapaxes(b, -1, -2) -> b.T
             np.swapaxes(a, -1, -2) -> a.T
+        a matrix should be transposed; where all sizes are alike the shapes do not tell
+            np.swapaxes(b, -1, -2) -> b
+            np.swapaxes(a, -1, -2) -> a
     """,
     leading="g a",
     anysize="g",
