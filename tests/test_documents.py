@@ -152,7 +152,7 @@ def run_together(text):
         elif re.match(r"\s*[-*] ", part):
             found += re.findall(r"(?<=\S )[-*] .*", part)
         elif re.match(r"\s*1\. ", part):
-            found += re.findall(r"(?<=\S )2\. .*", part)
+            found += re.findall(r"(?<=[.,:;] )2\. .*", part)
     return found
 
 
@@ -173,7 +173,7 @@ def test_no_table_list_or_block_of_code_is_wrapped_like_prose():
         "| a | b |\n|---|---|\n| c |",
         "| a | b |\n| c | d |",
         "- a - b\n- c",
-        "1. a 2. b",
+        "1. a, 2. b",
         "so: ``` python -m x ```",
     ):
         assert run_together(wrong), wrong

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 25. CUDA: kernels of your own
 #
-# **Appendix A.** About 250 minutes, in five sittings. You need layer norm (chapter 8)
+# **Appendix A.** About 245 minutes, in five sittings. You need layer norm (chapter 8)
 # and what a fused operation is (chapter 23).
 #
 # A GPU is another machine with another memory, and it runs many thousands of threads. A
