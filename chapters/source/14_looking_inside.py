@@ -228,7 +228,7 @@ for name, numbers in (("vectors", vectors), ("memory", memory)):
 # The memory has read the question, and the vectors have not. One label in four *is*
 # $m$. Its distance from the reference is 0, and the others are about 1.6. **Write down
 # first:** how much of these distances can be read from $m$ alone, four numbers of the
-# input, one-hot? And how much, of all these, if we ask only where the label is not $m$?
+# input, one-hot? And how much of the 91 % is left where the label is not $m$?
 
 
 # %% tags=["hide-output"]
@@ -333,8 +333,8 @@ for name, (share, control, beyond) in beside_untrained().items():
 # 90 %, untrained 51 %; and 96 % of $n$, untrained 99 %.
 #
 # So distances can be read from this memory because it was trained. Of the vectors much
-# can be read without any training, for they come in as they are. The last column is
-# what training has made linearly readable, beyond the best of three untrained cores.
+# can be read without any training. The last column is what training has made linearly
+# readable, beyond the best of three untrained cores.
 # And $n$, which stands in every input, was there from the start: from this one trained
 # memory a little *less* of it can be read than from the best of the three. (No probe
 # tells whether what can be read is also *used*. The sections below take things away.)
