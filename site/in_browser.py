@@ -311,7 +311,7 @@ def build(out: Path, work: Path) -> None:
     add_packages(packages, pyodide)
     words = {
         "{{PYODIDE}}": "./" if pyodide else cdn(lock_of(None)),
-        "{{MEGABYTES}}": str(megabytes(packages.iterdir()) if pyodide else 34),
+        "{{MEGABYTES}}": str(megabytes(packages.iterdir()) if pyodide else 30),
         "{{LITE}}": FOLDER,
         "{{FIRST}}": address(chapters()[0].stem),
     }

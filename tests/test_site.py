@@ -762,6 +762,20 @@ def test_there_is_a_way_back(address, window):
     assert window.run(f"{CELLS}[1].getSource()") == "mine"
 
 
+@built_here
+@browser.needed
+def test_the_list_of_files_waits_for_nothing_and_takes_your_work_back(address, window):
+    window.open(address + f"{in_browser.FOLDER}/tree/index.html")
+    window.until("!!document.querySelector('.jp-DirListing-item')", seconds=60)
+    assert window.run(LINES) == {"lasting": "", "python": "", "now": ""}
+    assert not window.run(f"{BAR}.querySelector('#reset').checkVisibility()")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr(".tinyrmc/answers/a.b.py", "def b(): 0")
+    window.run(f"{CHOSEN}({[*packed.getvalue()]})")
+    window.until(f"{LINES}.now.startsWith('1 file is back')")
+
+
 SILENT = """window.Worker = class extends EventTarget {
     constructor() {
         super();

@@ -223,24 +223,25 @@ async function restore(file) {
   const mine = [...found].filter(([path]) =>
     path.endsWith(".ipynb") || path.startsWith(`${ANSWERS}/`));
   if (!mine.length) throw new Error(`${file.name} holds no chapters and no answers`);
-  const before = await files(), now = written();
-  const {context} = panel();
+  const before = await files(), {context} = panel() ?? {}; // none in the list of files
+  const now = context && written();
   for (const [path, data] of mine) {
-    if (path === context.path) continue;
+    if (path === context?.path) continue;
     const both = path.endsWith("/progress.json") && before.has(path); // none is lost
     const names = both ? [before.get(path), data].flatMap(each =>
       JSON.parse(text.decode(each))) : [];
     await save(path, both ? text.encode(JSON.stringify([...new Set(names)].sort())) : data);
   }
-  if (found.has(context.path)) await show(found.get(context.path));
+  if (found.has(context?.path)) await show(found.get(context.path));
   if (carrying) await exchange();
-  say(`${mine.length} files are back. Run the cells again, from the top.`, [
+  const are = mine.length === 1 ? "file is" : "files are";
+  say(`${mine.length} ${are} back. Run the cells again, from the top.`, [
     ["Undo", careful(async () => {
       for (const [path] of mine) {
-        if (path === context.path) continue;
+        if (path === context?.path) continue;
         await (before.has(path) ? save(path, before.get(path)) : contents().delete(path));
       }
-      await show(now);
+      if (now) await show(now);
       say("Your work is as it was before.");
     })]]);
 }
@@ -452,6 +453,11 @@ function clock() {
 }
 
 async function begin() {
+  if (location.pathname.includes("/tree/")) { // the list of files runs nothing
+    bar.querySelector("#reset").hidden = true;
+    document.getElementById("tinyrmc-coming")?.remove();
+    return;
+  }
   while (!panel()?.context?.sessionContext) {
     arriving();
     await pause(300);
