@@ -375,7 +375,7 @@ plt.show()
 class Training:
     """An agent, the levels where it plays, and what it has learnt so far."""
 
-    B, T, updates = 128, 20, course.fast(400, 4, 120)
+    B, T, updates = 128, 20, course.fast(400, 4, 80)
 
     def __init__(self, make_core, seed=0):
         self.rng = np.random.default_rng([seed, 14])
