@@ -6,8 +6,8 @@
 # (arrays).
 #
 # Here are fifteen small functions. Each is one line, of a kind that you meet again in
-# this course. The first eight come now; the others are a second set, for whenever you like;
-# and the last puzzle is one that you invent. The rules make puzzles of them:
+# this course. The first eight come now; the others are a second set, for whenever you
+# like; and the last puzzle is one that you invent. The rules make puzzles of them:
 #
 # | allowed | not allowed |
 # |---|---|
@@ -19,10 +19,10 @@
 #
 # What is left is broadcasting, comparing and multiplying. (Beside numbers, `True`
 # counts as 1.) Most of the puzzles compare a column with a row, often of `arange`, and
-# half of them are a product, too. `check` looks at your numbers, and then reads your line. Each
-# picture shows what goes in, and what comes out. As soon as you have written a line,
-# `check` draws your result beside the one asked for; cells that differ have a dashed
-# frame.
+# half of them are a product, too. `check` looks at your numbers, and then reads your
+# line. Each picture shows what goes in, and what comes out. As soon as you have
+# written a line, `check` draws your result beside the one asked for; cells that differ
+# have a dashed frame.
 
 # %%
 import matplotlib.pyplot as plt

@@ -105,15 +105,16 @@ plt.show()
 #
 # Then why does the loss fall? The wrong rule spoils the gradients of $W_1$ and $b_1$
 # alone, which stand before the tanh. Those of the output layer are still right, and
-# where the hidden layer is left alone, the output layer is all that learns. From three starts, at a rate of 0.05, the loss falls to 0.0024 on average
-# with the right derivative, to 0.011 where the hidden layer is left alone, and to 0.018
-# with the wrong derivative. At a third of that rate these are 0.012, 0.021 and 0.040.
-# (At 0.01 the means stand in the same order, 0.019, 0.026 and 0.041, but the three
-# starts overlap.) So here, after 2,000 steps at two rates, a wrong derivative is worse
-# than none, and all that you see is a loss that falls. (Where it would end we have not
+# where the hidden layer is left alone, the output layer is all that learns. From three
+# starts, at a rate of 0.05, the loss falls to 0.0024 on average with the right
+# derivative, to 0.011 where the hidden layer is left alone, and to 0.018 with the
+# wrong derivative. At a third of that rate these are 0.012, 0.021 and 0.040. (At 0.01
+# the means stand in the same order, 0.019, 0.026 and 0.041, but the three starts
+# overlap.) So here, after 2,000 steps at two rates, a wrong derivative is worse than
+# none, and all that you see is a loss that falls. (Where it would end we have not
 # tried: in the picture the orange curve falls faster at the end than the green one.)
-# Therefore check every derivative by itself, against
-# something that cannot share its mistakes.
+# Therefore check every derivative by itself, against something that cannot share its
+# mistakes.
 #
 # ## Differences, and their two errors
 #
@@ -185,11 +186,11 @@ complex_step = ex.complex_step.yours(complex_step)
 # $e^x \left(\tanh 3x + 3 / \cosh^2 3x\right)$. **Write down first:** how many right
 # digits will each of them reach at best?
 #
-# **Now draw it yourself**, for a function of your own whose slope you know: the relative
-# error of all three against $h$, from $10^{-0.5}$ down to $10^{-20}$, both axes
-# logarithmic, with names for curves and axes. (An error of 0 has no place there; draw
-# $10^{-17}$ for it.) Where do the two errors of the differences meet? The two cells
-# after the next have our function and our picture.
+# **Now draw it yourself**, for a function of your own whose slope you know: the
+# relative error of all three against $h$, from $10^{-0.5}$ down to $10^{-20}$, both
+# axes logarithmic, with names for curves and axes. (An error of 0 has no place there;
+# draw $10^{-17}$ for it.) Where do the two errors of the differences meet? The two
+# cells after the next have our function and our picture.
 
 # %%
 panel = ...  # figure, panel = plt.subplots()

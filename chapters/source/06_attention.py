@@ -222,7 +222,8 @@ ex.queries_for.check(queries_for)
 #
 # *Extra: the gradient of attention by hand.*
 #
-# (You may skip to "It learns to look", and use ours.) From here on $A$ is the matrix of shares. For one head of one example,
+# (You may skip to "It learns to look", and use ours.) From here on $A$ is the matrix
+# of shares. For one head of one example,
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #

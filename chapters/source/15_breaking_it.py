@@ -8,11 +8,11 @@
 # raises an error, all shapes are right, the loss falls (you will see it), and if you
 # look at the curve alone you may think that the task is hard. Some of the six cost
 # nothing that you could see on this chapter's task. That may make them dangerous
-# elsewhere, and for one of them we show it. You break the core on purpose, each time in four moves: what stands in the
-# code; a *symptom* that you can measure in a second on a fresh network; what the bug
-# costs, at one learning rate; and how to mend it. At the end somebody hands you
-# networks without a word, and you find their bugs. **Write down first**, before each
-# cost: much, little or nothing?
+# elsewhere, and for one of them we show it. You break the core on purpose, each time
+# in four moves: what stands in the code; a *symptom* that you can measure in a second
+# on a fresh network; what the bug costs, at one learning rate; and how to mend it. At
+# the end somebody hands you networks without a word, and you find their bugs. **Write
+# down first**, before each cost: much, little or nothing?
 
 # %%
 import matplotlib.pyplot as plt
@@ -532,12 +532,12 @@ plt.show()
 
 # %% [markdown]
 # Three seeds have 90 % (82 to 94) of the symbols right, beside 89 % (86 to 94) of the
-# right network: that can be chance. (These are two bugs, trained together. The number of
-# parameters finds the first of them, the same layer twice, and not the ReLU alone.) But
-# where a unit must fall, this MLP cannot help: it puts out nothing below zero, whatever
-# it learns. (Both can be a choice: ALBERT, by Lan and others 2020, shares its layers to
-# save parameters, and the preset `quick` of nth farthest trains with a ReLU after the
-# last one. They are bugs where they happen by accident.)
+# right network: that can be chance. (These are two bugs, trained together. The number
+# of parameters finds the first of them, the same layer twice, and not the ReLU alone.)
+# But where a unit must fall, this MLP cannot help: it puts out nothing below zero,
+# whatever it learns. (Both can be a choice: ALBERT, by Lan and others 2020, shares its
+# layers to save parameters, and the preset `quick` of nth farthest trains with a ReLU
+# after the last one. They are bugs where they happen by accident.)
 #
 # **Exercise 5.** Here is $g_\psi$ with the three bugs of the last two sections. Mend
 # it. (A ReLU *between* two layers belongs there.)

@@ -528,8 +528,9 @@ plt.show()
 # with the RMC, and 100 with the LSTM. It is tempting to read: both use what is further
 # back than the windows that they learnt from, and the LSTM more than a hundred words.
 # That is wrong. On both axes logarithmic, the curves are nearly straight lines that
-# fall like $1/T$: a fresh state costs a piece something *somewhere*, and if only its first
-# words cost more, the cost is fixed, and in the mean over a piece it is divided by $T$.
+# fall like $1/T$: a fresh state costs a piece something *somewhere*, and if only its
+# first words cost more, the cost is fixed, and in the mean over a piece it is divided
+# by $T$.
 #
 # So look position by position. Begin afresh at many places of the text: how many nats
 # more does each word cost than with all before it? (Three seeds of each core, trained

@@ -474,9 +474,10 @@ course.measured(19, "new_pairs")
 # %% [markdown]
 # **What was not shown.** What these networks learnt instead: to put a name and a place
 # together, or that the answer for Mary is never the garden (437 stories say so, and $u$
-# goes into the answer by itself); three pairs of one choice do not tell. Whether more names and places, or another width, make it learn
-# the words apart; how it does on the real bAbI's sentences (chapter 20 tells); and
-# anything of questions that need two facts.
+# goes into the answer by itself); three pairs of one choice do not tell. Whether more
+# names and places, or another width, make it learn the words apart; how it does on the
+# real bAbI's sentences (chapter 20 tells); and anything of questions that need two
+# facts.
 #
 # Task 15 asks what Winona is afraid of: Winona is a mouse, and mice are afraid of cats.
 # The second fact cannot be found before the first. That takes two looks, in chapter 20

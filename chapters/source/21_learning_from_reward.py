@@ -523,13 +523,14 @@ for name, known in (("without a baseline", False), ("with a baseline", True)):
 
 # %% tags=["hide-cell"]
 # Answer 3
-# The agent hardly learns. Three seeds end at 33 % (24 to 46) right turns, at a third of the
-# rate at 43 % (25 to 53), at three times the rate at 40 % (37 to 44). Of the turns in
-# its last episodes 54 % (50 to 61) are right, 54 % (50 to 64) and 65 % (49 to 92):
-# eight runs of nine have at most 64 % of their turns right, where a coin has 50 %, and
-# the one with 92 % turns in less than half of the episodes. The actor still knows the
-# old maze's sign, and the learner, which begins anew, computes with other probabilities
-# than those that acted. Nothing stops with an error, and nothing tells you.
+# The agent hardly learns. Three seeds end at 33 % (24 to 46) right turns, at a third
+# of the rate at 43 % (25 to 53), at three times the rate at 40 % (37 to 44). Of the
+# turns in its last episodes 54 % (50 to 61) are right, 54 % (50 to 64) and 65 % (49 to
+# 92): eight runs of nine have at most 64 % of their turns right, where a coin has 50
+# %, and the one with 92 % turns in less than half of the episodes. The actor still
+# knows the old maze's sign, and the learner, which begins anew, computes with other
+# probabilities than those that acted. Nothing stops with an error, and nothing tells
+# you.
 def never(state, ended, begin):
     return state
 

@@ -169,8 +169,8 @@ clipped_loss = ex.clipped_loss.yours(clipped_loss)
 
 # %% [markdown]
 # **Now draw it yourself:** what is made large, minus your loss, against $\rho$ from 0.1
-# to 2, with $\epsilon = 0.2$; one curve for $A = 1$ and one for $A = -1$, with names for
-# curves and axes. Where is it level? The cell after the next has our picture.
+# to 2, with $\epsilon = 0.2$; one curve for $A = 1$ and one for $A = -1$, with names
+# for curves and axes. Where is it level? The cell after the next has our picture.
 
 # %%
 panel = ...  # figure, panel = plt.subplots()

@@ -128,8 +128,8 @@ for rows in (8, 64 * 5, 128 * 9):
 
 # %% [markdown]
 # The time may be saved in two places: NumPy makes fewer passes over large arrays, and
-# there are fewer entries, each of which costs some Python. (In one run, on one core of a Zen
-# 4, the ratio was a little below two for 8 rows and for 1,152.) In a whole step:
+# there are fewer entries, each of which costs some Python. (In one run, on one core of
+# a Zen 4, the ratio was a little below two for 8 rows and for 1,152.) In a whole step:
 
 # %%
 for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
@@ -601,8 +601,8 @@ for row in timed:
 #   formula needs, and nothing else. And check it.
 # - In a toy of a cache, pieces that fit are loaded once, and smaller pieces take more
 #   calls. What a real step waits for the toy does not say.
-# - A compiled loop takes a row through the whole formula in one pass. Here it was faster
-#   than array code, and most for few rows.
+# - A compiled loop takes a row through the whole formula in one pass. Here it was
+#   faster than array code, and most for few rows.
 # - Compute what does not depend on $M$ before the loop, for all steps at once.
 # - Pieces hand on sums and counts. Share the cores only once: workers on the outside,
 #   one BLAS thread inside.

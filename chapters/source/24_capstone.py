@@ -206,8 +206,8 @@ for task in (capstone.recall, capstone.distances, capstone.maze):
 #   An LSTM of 64 units that reads the points before it knows the question has 56 % (43
 #   to 66), and 36 % (26 to 44) at the larger size; one that gets the last point beside
 #   each of the others passes, with 91 % (91 to 92) and 79 % (78 to 79) (three seeds
-#   each, 3,000 steps on two to four points, at one rate, 3e-3). Why does that help? And can you do it
-#   without?
+#   each, 3,000 steps on two to four points, at one rate, 3e-3). Why does that help?
+#   And can you do it without?
 # - **A maze** has no relations at all: each move changes where you are, and walls make
 #   it matter where you were. What must the core remember? A plain LSTM of 64 units
 #   passes after 1,000 steps of 64 questions, with 100 % and 93 % (92 to 95), three

@@ -572,11 +572,12 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# In this one measurement our kernels are faster than PyTorch as it comes (eager), and so
-# is our graph. Array operations are slower, and slowest of all: they launch more and
+# In this one measurement our kernels are faster than PyTorch as it comes (eager), and
+# so is our graph. Array operations are slower, and slowest of all: they launch more and
 # move more bytes, and how much each of the two costs we have not measured. Kernels make
-# the step several times as fast, and a graph several times more. It starts the same kernels, so
-# what it saves can only lie between them: in starting them one by one, and in waiting.
+# the step several times as fast, and a graph several times more. It starts the same
+# kernels, so what it saves can only lie between them: in starting them one by one, and
+# in waiting.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It may pay where an operation
