@@ -24,7 +24,9 @@ NAMES = (
         and abs(n["share of questions whose sign leads"].mean - 3 / 18) < 0.001
         and abs(n["share of questions whose sign misleads"].mean - 1 / 18) < 0.001
         and n["the last 200 steps"].low > 17 / 18
-        and n["the last 200 steps, its sign misleads"].low > 0.5
+        and n["the last 200 steps, its sign leads"].low
+        + n["the last 200 steps, its sign misleads"].low
+        > 1
     ),
     show=".1%",
 )

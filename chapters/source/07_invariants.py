@@ -195,8 +195,8 @@ plt.show()
 # separated.)
 #
 # So with equation 2 alone and fresh weights, the $N$ slots are mostly soon nearly one
-# slot, $N$ times. In a whole core, with gates, it goes more slowly, and chapter 11
-# (paper against release) shows what keeps slots apart.
+# slot, $N$ times. In a whole core, with gates, it goes more slowly. Chapter 11 (paper
+# against release) shows how fast there, and what keeps slots apart longer.
 #
 # ## What does not hold
 #

@@ -210,7 +210,8 @@ plt.show()
 
 # %% [markdown]
 # In this network "this slot holds that vector" is the wrong picture: from each slot
-# about half of every vector or more can be read, from all together 90 %.
+# about half of every vector or more can be read, from all together 90 %. (What can be
+# read from an untrained slot, you will see below, for slot 0.)
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -580,9 +581,9 @@ plt.show()
 # %% [markdown]
 # A cut before the reference cuts none to three steps, one after it three to none, and
 # "always" all four. Where two steps or more are cut off from the input, the network
-# falls below the two baselines that are drawn (the dashed lines). But a vector enters
-# the memory in no other way: a cut that takes the question away tells nothing of how
-# the network answers it.
+# falls below the two baselines that are drawn (the dashed lines). But apart from what
+# they do to the gates, a vector's numbers enter the memory in no other way: a cut that
+# takes the question away tells nothing of how the network answers it.
 #
 # The cut among slots tells more. With all four steps cut, the network still answers 70
 # to 73 %, wherever the reference comes; without cuts it answers 95 %. That is above

@@ -601,7 +601,8 @@ ex.picture.check(panel)
 # too; which decoder is best at another rate or at the end of a long training. And
 # whether it is the reading that counts: from `reverse` to `copy` a digit changes its
 # place in the answer, and at once the number of steps between its reading and its
-# writing. A third task, which writes the middle digit first, would separate them.
+# writing. A third task, which writes the middle digit first, would help to tell the
+# reading from the place; zeros between reading and writing would change the steps.
 #
 # What was trained to the end, and the paper's table 1 beside it, stands in [the
 # results](../benchmarks/program_evaluation.md). The full program is the task that no

@@ -430,9 +430,10 @@ for count in (8, 32, 128):
     print(f"8 slots x 64, T = 8, {count:3} examples: the tape holds {size:6.2f} MiB")
 
 # %% [markdown]
-# A second cache often has a megabyte or two, so these pieces do not fit into one. The
-# toy shows what a cache can do. It does not show why training's pieces have 256
-# examples: that size we chose. What larger ones cost for certain is memory.
+# A second cache often has a megabyte or two. Two of these three arrays of a piece would
+# fit into one, but not what a tape holds of so many examples. The toy shows what a
+# cache can do. It does not show why training's pieces have 256 examples: that size we
+# chose. What larger ones cost for certain is memory.
 #
 # With pieces the mean can go wrong. A loss is a mean over examples that have a target,
 # and not all pieces have as many. So each gives a *sum* and a *count*.

@@ -116,8 +116,8 @@ course.show(
 )
 
 # %% [markdown]
-# No rule undoes broadcasting, and no rule adds up what was used twice. The engine does
-# that in one place for all.
+# Neither of these two rules undoes broadcasting, or adds up what was used twice. The
+# engine does that in one place for all.
 #
 # **Exercise 2.** Add a primitive: the length of each row, $y = \sqrt{\sum_k x_k^2}$.
 # Its forward rule stands below. Derive its vjp. What should it give for a row of zeros?
