@@ -208,12 +208,15 @@ def mpiexec(*words, ranks=2, **surroundings):
 def run_ranks(*words, **surroundings):
     """The finished process, without the frames in which Open MPI tells of exit codes.
 
-    A run takes seconds; one that hangs comes to an end.
+    A run takes seconds, on busy cores a minute; one that hangs comes to an end, with
+    its ranks: they would wait for each other for ever, on a whole core.
     """
-    done = subprocess.run(
-        **mpiexec(*words, **surroundings), capture_output=True, timeout=30
-    )
-    done.stderr = re.sub(
-        r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", done.stderr, flags=re.DOTALL
-    )
-    return done
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(**mpiexec(*words, **surroundings), **pipes) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # mpiexec ends its ranks; killed, it would leave them
+            raise
+    err = re.sub(r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", err, flags=re.DOTALL)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)

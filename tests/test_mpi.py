@@ -45,7 +45,7 @@ def two_ranks(tmp_path_factory):
     """(run, what was printed) of a run that nobody disturbed."""
     folder = tmp_path_factory.mktemp("two_ranks")
     done = subprocess.run(
-        **mpiexec(*TINY, "--workers", 1), cwd=folder, capture_output=True, timeout=30
+        **mpiexec(*TINY, "--workers", 1), cwd=folder, capture_output=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = (folder / "runs").iterdir()
@@ -105,7 +105,7 @@ def test_the_command_as_one_types_it():
     python = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py"]
     command = [*python, "-m", "tinyrmc.train", *TINY, *AT_ONCE]
     done = subprocess.run(
-        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=60
+        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("picture   ") == 2
@@ -177,7 +177,7 @@ def test_a_signal_to_mpiexec_saves(two_ranks):
             while not process.stdout.readline().startswith("step"):
                 assert process.poll() is None
             process.send_signal(number)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
         # Open MPI's mpiexec passes the signal on, but listens no more
         if two_ranks[0].environment["mpi"].startswith("MPICH"):
             assert process.returncode == code
@@ -256,7 +256,7 @@ def test_ranks_that_start_from_different_parameters_write_nothing(two_ranks):
 def test_mpiexec_without_mpi4py_is_refused():
     command = [MPIEXEC, "-n", "2", sys.executable, "-m", "tinyrmc.train", *TINY]
     done = subprocess.run(
-        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30
+        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()
     says = "error: 2 ranks were started that do not know of each other; start them by "
