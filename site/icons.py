@@ -20,6 +20,7 @@ CREDIT = "/* Icons: Font Awesome Free, https://fontawesome.com, CC BY 4.0 */"
 # With the icons' own font, the browser would load it only to know a line's height.
 BASE = """
 :is(.fa-solid, .fa-brands, .fa-regular) { font-family: inherit; }
+a.reference.download::before { content: none; }
 :is(.fa-solid, .fa-brands, .fa-regular)::before {
   content: "";
   display: inline-block;

@@ -42,6 +42,7 @@ def acted(a_task, steps=1, B=12, seed=0):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_only_a_memory_learns_which_way_to_turn(make_trainer):
     for core, low, high in [
         ("lstm", 0.95, 1.0),

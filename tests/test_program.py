@@ -155,6 +155,7 @@ def test_the_template_learns(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("core, right", [("rmc", 1.0), ("feedforward", 0.6)])
 def test_the_template_of_a_world_needs_a_memory(core, right, empty_directory, capsys):
     """As the document says."""
