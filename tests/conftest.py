@@ -132,7 +132,7 @@ def few_pictures(request, monkeypatch):
 
 @pytest.fixture
 def pictures():
-    """What a run draws at its end, it draws."""
+    """Let runs draw pictures at their end, as they do for users."""
 
 
 @pytest.fixture(autouse=True)

@@ -138,7 +138,7 @@ def test_links_that_lead_nowhere_are_found():
 
 
 def run_together(text):
-    """What of a table, a list or a block of code was wrapped like prose."""
+    """Tables, lists and code whose lines were wrapped like prose."""
     text = re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
     found = re.findall(r".*```.*", text)
     for part in re.split(r"\n\s*\n", re.sub(r"\$\$?[^$]+\$|`[^`\n]+`", "x", text)):

@@ -369,7 +369,7 @@ def test_the_tours_loop_goes_on_with_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_two_threads_save_to_one_path_at_once(tmp_path):
-    """Each file is whole, whoever was last, and a reader never finds half of one."""
+    """Each file is whole, no matter who was last; a reader never finds half of one."""
     path, over, wrong = tmp_path / "layer.npz", threading.Event(), []
     layers = [nn.Linear(4, 4, seed=seed) for seed in range(3)]
     tinyrmc.save(layers[0], path)

@@ -173,9 +173,9 @@ for kind, what in ((2, "its sign leads"), (3, "its sign misleads")):
 # Then it learns more. In the end it is right in 96.0 % (95.7 to 96.3), above the
 # highest line, if not by much. Two kinds of questions are better evidence: in both, $n$
 # is not 0 and $m$ is the middle one. In three of 18 questions the sign of $m$ leads to
-# the right answer, in one of 18 it misleads. Whoever goes by order and sign alone
-# cannot tell the two kinds apart, and gives the answer that is right in the one and
-# wrong in the other: the two shares add up to 100 %. It is right in 95 % (95 to 96) of
+# the right answer, in one of 18 it misleads. If you go by order and sign alone,
+# you cannot tell the two kinds apart, and your answer is right in the one and wrong in
+# the other: the two shares add up to 100 %. It is right in 95 % (95 to 96) of
 # the first kind and in 82 % (80 to 84) of the second. So it goes by more than these
 # two. (Where the sign misleads, the two distances are also closer to
 # each other and so harder to compare: in the mean they differ by 0.25, where it leads

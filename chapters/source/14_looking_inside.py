@@ -476,7 +476,7 @@ alike["slots, step, label, n"] = 4 * alike["slots, step, label"] + n
 
 
 def points(groups, kept):
-    """What resetting costs where they took it in, in points, and its standard error."""
+    """The cost in points of resetting where they took it in, and its standard error."""
     part = np.arange(len(marked)) % 10  # ten parts of the questions
 
     def of(where):

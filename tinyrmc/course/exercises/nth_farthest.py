@@ -286,7 +286,7 @@ def _share_with_errors(k, D, errors):
 def _no_right_shares(curves):
     """The first thing in the curves that no distances with errors would give."""
     for curve in curves:
-        sizes = re.findall(r"(\d+) *x *(\d+)", curve.label)
+        sizes = re.findall(r"(\d+) *[x\u00d7] *(\d+)", curve.label)
         if len(sizes) != 1:
             return (
                 "the name of each curve should say its vectors and dimensions, such as "
