@@ -241,8 +241,15 @@ def packages(tmp_path_factory):
     return install(build_archive("wheel", PACKAGE, folder / "wheel"), folder / "site")
 
 
+def some_often():
+    """Each chapter; weekly, but for one in three."""
+    for count, path in enumerate(SOURCES):
+        marks = pytest.mark.weekly if count % 3 else ()
+        yield pytest.param(path, id=path.stem, marks=marks)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
+@pytest.mark.parametrize("source", [*some_often()])
 def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(
     source, packages, tmp_path, monkeypatch
 ):

@@ -16,6 +16,7 @@ OFTEN = {"log_every": 50, "evaluate_every": 250}
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthest():
     """3 objects in 2 dimensions, after 3 x 1.
 
