@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 215 minutes, in four sittings. You need chapter 3 (an engine of
-# your own).
+# **Appendix B of the course.** About 215 minutes, in four sittings. You need chapter 3
+# (an engine of your own).
 #
 # `autograd/engine.py` is your tape with more in it. Come here when you want to know
 # what happens inside, or before you change something there. You predict what it does,
@@ -152,7 +152,8 @@ print(f"differs from the complex step by {error:.0e}")
 # the result. It also notes which arrays must not change before the way back, and the
 # tape refuses if one did. What is *saved* stays in memory until the way back has used
 # it. So it matters what a rule saves. `add` saves nothing, `tanh` its result, and `sin`
-# both its argument and its result.
+# both its argument and its result. (Its derivative, $\cos x$, needs the argument alone.
+# One helper makes the rules of thirteen functions, and saves both for all of them.)
 #
 # **Exercise 3.** How much does a tape keep? Make chains of 1, 2, 3, ... operations,
 # each applied to the result of the one before. Draw how many arrays the tape keeps
@@ -183,19 +184,44 @@ plt.show()
 # **This is a good place to stop.**
 #
 # ## Walking back
+#
+# `Tape._walk` is the loop of your little tape, for results, shapes and rules of every
+# kind. Read its first lines and its last, and look for what is no longer held once an
+# entry has had its turn.
 
 # %%
 course.show(Tape._walk, docstring=False)
 
 # %% [markdown]
 # - The walk puts 1 on the loss, then pops the newest entry until none is left. **Pop**,
-#   not look: a used entry is gone, and the arrays that only it remembered are free.
+#   not look: a used entry is gone, and the arrays that only it remembered are free as
+#   soon as the next one is popped.
 # - `g is None` means that the loss does not depend on this entry.
 # - `fitted` brings each gradient to its argument's shape, and `gradients.add` adds it
 #   to what has arrived for that argument before.
 # - An operation may have `several` results: their gradients are collected first. And a
 #   rule that works `in_place` adds to the gradients itself.
 #
+# Here is the tape of `sum(tanh(tanh(tanh(x))))`, its results called y1 to y4. Each
+# `tanh` keeps its result. On the right stands the gradient that the walk then holds.
+
+# %% tags=["hide-input"] alt="A tape with four entries, tanh keeps y1, tanh keeps y2, tanh keeps y3, and sum keeps no array, in three rows: before the walk all are there, and it holds the gradient of y4, the loss; after one pop sum is grey, and it holds that of y3; after three pops only the first tanh is left, and it holds that of y1"
+# Draws the tape before the walk, after one pop and after three
+figure, panel = plt.subplots(figsize=(9, 2.2))
+for row, (pops, gradient) in enumerate(((0, "y4, the loss"), (1, "y3"), (3, "y1"))):
+    panel.text(-1, -row, f"{pops} popped", ha="center", va="center")
+    for k, keeps in enumerate(("y1", "y2", "y3", "no array")):
+        there = k < 4 - pops
+        look = {"facecolor": "white", "edgecolor": "C0" if there else "0.85"}
+        label = f"{'sum' if k == 3 else 'tanh'} keeps {keeps}"
+        place, colour = {"ha": "center", "va": "center"}, "0" if there else "0.8"
+        panel.text(k, -row, label, color=colour, bbox=look, fontsize=9, **place)
+    panel.text(4.2, -row, f"gradient of {gradient}", ha="center", va="center")
+panel.set(xlim=(-1.5, 5), ylim=(-2.5, 0.5))
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
 # **Write down first:** twenty operations keep twenty arrays. How many are there at most
 # while the walk goes back: 20, 21, 22, 30, 40?
 
@@ -226,7 +252,7 @@ print(f"the most there ever were, backward included: {most:.0f}")
 # `gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little
 # tape, with care. Adding in place, `total += g`, saves an array each time. But for
 # $y = a + b$ the rule hands *the same* array to both arguments. **The symptom:** in
-# $L = \mathrm{mean}(a + b + 2a)$ the gradient of $b$ should be 0.5, and is not.
+# $L = \mathrm{mean}(a + b + 2a)$ the gradient of $b$ should be 0.5, and is 1.5.
 #
 # **Exercise 4.** Mend the walk.
 
@@ -319,6 +345,11 @@ for name, way in (
     print(f"{name}: entries {len(tape.entries)}, the tape keeps {arrays:.0f} arrays")
 
 # %% [markdown]
+# Composed it keeps a third array. `multiply` saves both its arguments, $a$ and
+# $\sigma(b)$. The package's `sigmoid` saves another array, $e^{-|b|}$: from it come
+# $\sigma(b)$ and $1 - \sigma(b)$, each with all its digits. Had it saved its result,
+# that would be kept once for both, and you would save one entry and no array.
+#
 # **This is a good place to stop.**
 #
 # ## Who finds the parameters
@@ -365,6 +396,10 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
         print(textwrap.fill(f"{type(refusal).__name__}: {refusal}", 80))
 
 # %% [markdown]
+# The first and the third would fail in plain Python too; here they say what to write
+# instead. The second prevents a fault that nobody sees: for Python every object without
+# a rule of its own is true, so `if t:` would always be taken.
+#
 # ## What falls short
 #
 # A gradient is a plain array, so this engine takes no second derivatives. It runs each
@@ -376,16 +411,27 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
 # - An operation on constants alone is never entered. A rule whose result the loss does
 #   not use never runs.
 # - A rule decides what the tape keeps. An array that two entries save is kept once.
-# - An entry is used once, and popped. What only it remembered is free at once.
+# - An entry is used once, and popped. What only it remembered is free at the next pop.
 # - Add in place only if you know that nobody else holds the array.
 #
-# **Further.** Could `Tensor` offer `+=` without giving wrong gradients?
+# **Further.** What does `t += u` do on a Tensor, and why? Could the engine offer it
+# without giving wrong gradients?
 
 # %% tags=["hide-cell"]
 # Answer 1
-# It could, if the tape noticed that an entry still needs the old numbers. Parameters
-# have this already: each change counts up a version, and the tape compares.
-w = Parameter(np.ones(2))
+# The engine refuses. Its gradients would be right: without a method `__iadd__` Python
+# reads `t += u` as `t = t + u`. That makes a new Tensor and gives it the old name
+# (*rebinding*); the old one stays as it was. But of arrays you know that `+=` writes in
+# place: after `other = t` you see the change in `other` too. Here you would not. So
+# the engine asks you to write what happens, t = t + u.
+# To change a Tensor in place, the tape would have to notice that an entry still needs
+# the old numbers. Parameters have this already: each change of `data` counts up a
+# version, and the tape compares.
+t, w = Tensor(np.ones(2)), Parameter(np.ones(2))
+try:
+    t += 1
+except TypeError as refusal:
+    print("TypeError: ", *str(refusal).split("; "), sep="\n  ")
 with Tape() as tape:
     loss = primitives.sum(primitives.square(w))
 w.data = 2 * np.ones(2)
