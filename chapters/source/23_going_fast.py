@@ -1,18 +1,19 @@
 # %% [markdown]
 # # 23. Going fast: the same numbers, sooner
 #
-# **No equation of the paper.** About 185 minutes, in three sittings. You need the tape
+# **No equation of the paper.** About 190 minutes, in three sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
 # The paper's equations say what to compute, not in which order, in which portions, or
 # on how many cores. You use that freedom here. The numbers stay the same, up to
 # rounding; mostly you wait less for them.
 #
-# What is there to gain? The project's benchmark times one training step of the same
-# network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual machine:
-# do not trust the bars to two digits. `tinyrmc` is NumPy here, without the compiled
-# loops that come below. On other processors the lead is larger, or smaller, or gone
-# ([speed](../benchmarks/speed.md)).
+# What is there to gain? The last section has a table: each device of this chapter, what
+# it saves, and the time of a whole step. All of them together, beside other libraries:
+# the project's benchmark times one training step of the same network from the same
+# weights, on one core of an AMD EPYC (Zen 4), a virtual machine: do not trust the bars
+# to two digits. `tinyrmc` is NumPy, `compiled` has the loops that come below. On other
+# processors the lead is larger, or smaller, or gone ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib
@@ -28,23 +29,21 @@ from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import primitive
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import going_fast as ex
-from tinyrmc.training import MICRO_BATCH
 from tinyrmc.training.machine import usable_cores
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
-benchmark = course.summary("cpu")
-timed = [row for row in benchmark["rows"] if row["core"] == "rmc"]
+benchmark = course.summary("cpu_one_core")
+sizes = "large", "small", "quick"
+timed = [row for row in benchmark["rows"] if row["work"] in sizes]
 
-# %% tags=["hide-input"] alt="Bars of the time of a training step at three sizes: tinyrmc's is the shortest each time, by little at the largest; the others are PyTorch with threads and with processes, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
+# %% tags=["hide-input"] alt="Bars of the time of a training step at three sizes: tinyrmc's with compiled loops is the shortest each time and tinyrmc's in NumPy the next, by little at the largest; the others are PyTorch with threads and with processes, torch.compile, JAX, and at one size HIPS autograd"
 # Draws the time of a step, ours and the others
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.4))
 for panel, row in zip(panels, timed, strict=True):
-    times = {"tinyrmc": row["ours_seconds"]}
-    if row.get("compiled_seconds"):
-        times["tinyrmc, compiled"] = row["compiled_seconds"]
-    colours = ["C0"] * len(times) + ["0.7"] * len(row["peers"])
-    times |= row["peers"]
+    ours = {"tinyrmc": "ours_seconds", "tinyrmc, compiled": "compiled_seconds"}
+    times = {name: row[key] for name, key in ours.items()} | row["peers"]
+    colours = ["C0"] * len(ours) + ["0.7"] * len(row["peers"])
     ms = [1e3 * seconds for seconds in times.values()]
     bars = panel.barh([*times], ms, color=colours)
     labels = [f"{t:,.0f}" if t > 100 else f"{t:,.1f}" for t in ms]
@@ -128,8 +127,8 @@ for rows in (8, 64 * 5, 128 * 9):
 
 # %% [markdown]
 # The time may be saved in two places: NumPy makes fewer passes over large arrays, and
-# there are fewer entries, each of which costs some Python. (In one run, on one core of
-# a Zen 4, the ratio was a little below two for 8 rows and for 1,152.) In a whole step:
+# there are fewer entries, each of which costs some Python. In a whole step (its time
+# stands in the table at the end):
 
 # %%
 for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
@@ -138,7 +137,7 @@ for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext
     size = held(tape) / 2**20
     print(f"{name}: {len(tape.entries)} entries; the tape holds {size:.1f} MiB")
 each = benchmark["engine"]["overhead_microseconds"]
-print(f"the time that an entry costs: {each:.1f} µs")
+print(f"the time that an entry costs on that EPYC: {each:.1f} µs")
 
 # %% [markdown]
 # ## Yours: RMS norm
@@ -223,8 +222,8 @@ ex.rms_norm_rows.check(rms_norm_rows)
 rms_norm_rows = ex.rms_norm_rows.yours(rms_norm_rows)
 
 # %% [markdown]
-# The flags allow the compiler to add in another order, eight numbers at a time. **Write
-# down first:** how much faster is it than array code?
+# The flags allow the compiler to add in another order, several numbers at a time.
+# **Write down first:** how much faster is it than array code?
 
 
 # %% tags=["varies"]
@@ -259,21 +258,23 @@ else:
     print("Numba is not here: python -m pip install '.[fast]' brings it")
 
 # %% [markdown]
-# (In one run, on one core of a Zen 4, it was seven times as fast for 8 rows, and
-# twice for 1,152.) The extra `fast` has such a *body* for each operation in which a
-# step spends its time. It is made for float32, and takes the place of the array code;
-# the definition that both are held against stays the same. Matrix products stay with
-# BLAS, which is hard to beat there. `python -m tinyrmc.train` uses the bodies by
-# itself; in a program you ask for them. **Write down first:** how much does a whole
-# step gain?
+# The extra `fast` has such a *body* for each operation in which a step spends its time.
+# It is made for float32, and takes the place of the array code; the definition that
+# both are held against stays the same. Matrix products stay with BLAS.
+# `python -m tinyrmc.train` uses the bodies by itself; in a program you ask for them.
+# How much does a whole step gain? (The bars in the middle panel above say it of one
+# machine, with the optimizer.) **Write down first:** as much as the norm alone?
 
 
 # %% tags=["varies"]
-def whole_step():
-    with Tape() as tape:
-        loss = loss_of(0, 128)
-    tape.backward(loss)
-    return float(loss.data)
+def whole_step(size=128):
+    total = 0.0
+    for start in range(0, len(inputs), size):
+        with Tape() as tape:
+            loss = loss_of(start, start + size)
+        tape.backward(loss)
+        total += float(loss.data)
+    return total
 
 
 found = {}
@@ -296,9 +297,11 @@ print("ratio", *(f"{found['numpy'][1] / seconds:.2f}" for _, seconds in found.va
 #
 # Only the second term has to wait. The others need the inputs alone, so you can compute
 # them for all $T$ steps at once: one product over $T B$ rows in place of $T$ products
-# over $B$. A call of the core runs six linear layers, so eight steps run 48, and one
-# more for the first memory, which all examples share. `unroll` moves two of the six
-# out. **Write down first:** how many will it run?
+# over $B$. A call of the core runs six linear layers: one for the input, one for
+# queries, keys and values, two in the MLP, and for the gates one of the input and one
+# of the memory. So eight steps run 48, and one more for the first memory, which all
+# examples share. `unroll` moves the two out that see inputs alone. **Write down
+# first:** how many will it run?
 
 
 # %% tags=["hide-output"]
@@ -331,9 +334,9 @@ told = ", ".join(f"{name} {1e3 * t:.1f} ms" for name, t in times.items())
 print(f"{told}, ratio {times['step_by_step'] / times['unrolled']:.2f}")
 
 # %% [markdown]
-# (On one busy core of a Zen 4, three tries did not agree which way is ahead at this
-# size: fewer calls need not be less time.) Backward saves calls in the same way: in the
-# loop a weight gets $T$ gradients, which must be added up.
+# Fewer calls need not be less time. (In three tries, not recorded, now one way was
+# ahead and now the other.) Backward saves calls in the same way: in the loop a weight
+# gets $T$ gradients, which must be added up.
 #
 # **Exercise 3.** Find the gradient of a weight over all steps, in one product of two
 # matrices: without a loop over time, and without a stack of $T$ products that are added
@@ -356,10 +359,11 @@ ex.weight_gradient.check(weight_gradient)
 #
 # Memory is slow, so a processor keeps what it has used last in a *cache*, which is
 # small and quick. When something new needs room, it takes the place of what has gone
-# unused the longest. Now let a chain of operations go over a large array, one after the
-# other. Each ends at the last block; the next begins at the first, which has left the
-# cache long ago. So cut the array into pieces, and let each go through the whole chain
-# before the next begins. Here is such a cache:
+# unused the longest (in a real cache this is only nearly so). Now let a chain of
+# operations go over a large array, one after the other. Each ends at the last block;
+# the next begins at the first, which has left the cache long ago. So cut the array into
+# pieces, and let each go through the whole chain before the next begins. Here is such a
+# cache:
 
 
 # %%
@@ -385,8 +389,8 @@ def loads(blocks, room, passes, piece):
 # 32, or 64?
 #
 # **Exercise 4.** Find out with `loads`, and draw it: the loads of a block against the
-# blocks in a piece, for pieces of 1, 2, 4, 8 and so on up to 256 blocks. The axis below
-# has the number of blocks, which may be on a logarithmic scale. (The check looks at
+# blocks in a piece, for pieces of 1, 2, 4, 8 and so on up to 256 blocks. The lower axis
+# has the number of blocks, and may be on a logarithmic scale. (The check looks at
 # places and heights; what follows from them, you say.)
 
 
@@ -412,28 +416,30 @@ plt.show()
 # So with 16 or 32 blocks in a piece each is loaded once, and with 64 six times, once
 # for each operation. On the left the loads rise at once, where a piece no longer fits.
 # On the right stands what small pieces cost in calls: half as many with every doubling.
-# So in this toy a piece should be as large as still fits. Training cuts a batch in the
-# same way: each piece of examples goes through the whole network, forward and backward,
-# before the next. The largest arrays of a step, and what the tape holds:
+# So in this toy a piece should be as large as still fits.
+#
+# Training cuts a batch in the same way: each piece of examples goes through the whole
+# network, forward and backward, before the next. What does a tape hold of a piece?
 
 # %%
-for row in timed:
-    example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
-    piece = min(MICRO_BATCH, row["batch"])  # of one worker
-    whole, part = row["batch"] * example, piece * example
-    print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB,")
-    print(f"  of a piece of {piece} examples {part:.2f} MiB")
 for count in (8, 32, 128):
     with Tape() as tape:
         loss_of(0, count)
-    size = held(tape) / 2**20
-    print(f"8 slots x 64, T = 8, {count:3} examples: the tape holds {size:6.2f} MiB")
+    print(f"{count:3} examples: the tape holds {held(tape) / 2**20:6.2f} MiB")
 
 # %% [markdown]
-# A second cache often has a megabyte or two. Two of these three arrays of a piece would
-# fit into one, but not what a tape holds of so many examples. The toy shows what a
-# cache can do. It does not show why training's pieces have 256 examples: that size we
-# chose. What larger ones cost for certain is memory.
+# A second cache often has a megabyte or two: not even the 8 examples fit. So the toy
+# does not tell which pieces are best. A clock does. **Write down first:** which of
+# these takes the least time, and which the most?
+
+# %% tags=["varies"]
+pieces = {f"pieces of {n:3}": partial(whole_step, n) for n in (8, 16, 32, 64, 128)}
+for name, seconds in least(5, **pieces).items():
+    print(f"{name}: {1e3 * seconds:.1f} ms")
+
+# %% [markdown]
+# Training takes 256 examples. We chose that: smaller pieces than 128 gained less than
+# 2 % ([speed](../benchmarks/speed.md)), and larger ones cost memory.
 #
 # With pieces the mean can go wrong. A loss is a mean over examples that have a target,
 # and not all pieces have as many. So each gives a *sum* and a *count*.
@@ -532,14 +538,16 @@ print((a + b) + c, a + (b + c))
 # %% [markdown]
 # Workers can be threads or processes. Python has a lock, the GIL: only one thread at a
 # time may run Python. NumPy releases it inside a long operation, but this training step
-# consists of very many short ones. In one measurement, on four cores, we timed the same
-# step for workers of either kind, and for threads in a Python built without the lock:
+# consists of very many short ones. In one measurement, on four cores of another EPYC,
+# we timed the same step for workers of either kind, and for threads in a Python built
+# without the lock:
 
 # %% tags=["hide-input"] alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
 # Draws the time of a step for processes and threads
 figure, panel = plt.subplots(figsize=(6.5, 3.6))
 curves = {}  # kind -> (workers, ms)
-for row in course.summary("cpu_sharing")["sharing"]:
+sharing = course.summary("cpu_sharing")["sharing"]
+for row in sharing:
     curves.setdefault(row["kind"], []).append((row["workers"], 1e3 * row["seconds"]))
 places = ((6, -14), (-8, -16), (6, 6))
 for number, ((kind, curve), place) in enumerate(
@@ -573,10 +581,43 @@ for threads in (1, cores):
 print(f"ratio {times[cores] / times[1]:.2f}")
 
 # %% [markdown]
+# ## What each is worth
+#
+# Here is the network of this chapter with 128 examples, and the time of a whole step on
+# one core of the first EPYC. Workers were timed on the other one, and a softmax alone
+# on a Xeon, once. *Not measured* means that no record tells; your clock above may.
+# **Write down first:** which device saves most on one core?
+
+# %% tags=["hide-output"]
+small = next(row for row in timed if row["work"] == "small")
+alone, four = (
+    next(x["seconds"] for x in sharing if (x["kind"], x["workers"]) == ("processes", n))
+    for n in (1, 4)
+)
+compiled = f"{1e3 * small['compiled_seconds']:.1f} ms"
+plain = f"{1e3 * small['ours_seconds']:.1f}"
+workers = f"{1e3 * four:.1f} ms, alone {1e3 * alone:.1f}"
+softmax = course.summary("large_vocabulary")["vocabulary"]["kinds"]
+cut, whole = (softmax[kind]["seconds"] for kind in ("pieces", "whole"))
+for device, saves, step in (
+    ("device", "what it saves", "a whole step"),
+    ("derivatives by hand", "entries, bytes", "1.6 times as long without (speed page)"),
+    ("  that of layer norm alone", "the same", "1.2 to 1.3 times as long without"),
+    ("compiled bodies", "passes over arrays", f"{compiled}, without {plain}"),
+    ("out of the loop", "calls", "not measured"),
+    ("pieces under 128 examples", "bytes", "less than 2 % gained (speed page)"),
+    ("  of 267,735 words' softmax", "bytes", f"{cut:.1f} s, in one call {whole:.1f}"),
+    ("a softmax in blocks", "bytes", "not measured"),
+    ("four processes", "work of one core", workers),
+    ("one BLAS thread in each", "handing out", "not measured"),
+):
+    print(f"{device:28}{saves:20}{step}")
+
+# %% [markdown]
 # ## What falls short
 #
-# What share of the processor's speed does a step of NumPy's reach, beside large matrix
-# products? **Write down first:** a half? nine tenths?
+# What share of the processor's speed in large matrix products does a step in NumPy
+# reach? **Write down first:** a half? nine tenths?
 
 # %% tags=["hide-output"]
 for row in timed:
@@ -592,21 +633,23 @@ for row in timed:
 # The operations by hand are in `fused/`, each beside its composed definition; the loop
 # is `unroll` in `cores/core.py`; pieces and workers are in `training/`.
 #
-# **What was not shown.** How any of these times are on another processor: all that the
-# text gives are of one machine, in one run. What a step of the network waits for,
-# memory or calls; the toy of a cache does not tell. And what pieces are worth in time.
+# **What was not shown.** How these times are on another processor. What a step of the
+# network waits for, memory or calls. And what the table calls not measured.
 #
 # ## Takeaways
 #
-# - A derivative by hand saves entries and bytes on the tape. Save for backward what the
-#   formula needs, and nothing else. And check it.
-# - In a toy of a cache, pieces that fit are loaded once, and smaller pieces take more
-#   calls. What a real step waits for the toy does not say.
-# - A compiled loop takes a row through the whole formula in one pass. Here it was
-#   faster than array code, and most for few rows.
-# - Compute what does not depend on $M$ before the loop, for all steps at once.
-# - Pieces hand on sums and counts. Share the cores only once: workers on the outside,
-#   one BLAS thread inside.
+# - A derivative by hand saves entries and bytes on the tape, and in the recorded step
+#   more than a third of the time. Save for backward what the formula needs, and nothing
+#   else. And check it.
+# - A compiled loop takes a row through the whole formula while it lies in the cache.
+#   The recorded step took a quarter less time.
+# - What the memory before does not enter can be computed before the loop, for all steps
+#   at once. That saves calls; that it saves time was not shown.
+# - Pieces save memory: the tape holds one at a time. They hand on sums and counts. In
+#   the toy of a cache they also save loads; a real step gained less than 2 % from
+#   pieces under 128 examples.
+# - Training shares the cores once: workers on the outside, one BLAS thread inside. Four
+#   processes took less than half the time of one, not a quarter.
 #
 # **Further.** RMS norm's derivative has no part along one direction. Which one, and
 # why? In the picture of the cache, what changes if each operation goes over the array
@@ -654,9 +697,14 @@ for piece in (32, 40, 64, 256):
 # Answer 3
 # Fix the pieces and the order in which their gradients are added, no matter which
 # worker computes them. Each piece then needs a buffer of its own until its turn comes,
-# and that is the price. One buffer for each worker takes less, and ties the bits to the
-# number of workers.
-parts = np.random.default_rng(1).normal(size=12).astype(np.float32)
+# and that is the price. One buffer for each worker takes less, and the bits can change
+# with the number of workers.
+parts = np.random.default_rng(0).normal(size=12).astype(np.float32)
 for count in (1, 2, 3):
-    buffers = [parts[k::count].sum() for k in range(count)]
-    print(f"{count} buffers, one for each worker: {sum(buffers):.9f}")
+    shares = [slice(k, None, count) for k in range(count)]
+    each_worker = sum(parts[share].sum() for share in shares)
+    each_piece = np.empty_like(parts)
+    for share in shares:
+        each_piece[share] = parts[share]
+    print(f"{count} workers, a buffer for each: {each_worker:.9f}", end="; ")
+    print(f"for each piece: {each_piece.sum():.9f}")
