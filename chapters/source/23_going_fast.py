@@ -8,8 +8,8 @@
 # on how many cores. You use that freedom here. The numbers stay the same, up to
 # rounding; mostly you wait less for them.
 #
-# What is there to gain? The last section has a table: each device of this chapter, what
-# it saves, and the time of a whole step. All of them together, beside other libraries:
+# What is there to gain? Near the end a table has each device of this chapter, what it
+# saves, and the time of a whole step. First look at the package beside other libraries:
 # the project's benchmark times one training step of the same network from the same
 # weights, on one core of an AMD EPYC (Zen 4), a virtual machine: do not trust the bars
 # to two digits. `tinyrmc` is NumPy, `compiled` has the loops that come below. On other
@@ -653,8 +653,8 @@ for row in timed:
 #
 # **Further.** RMS norm's derivative has no part along one direction. Which one, and
 # why? In the picture of the cache, what changes if each operation goes over the array
-# in the opposite direction to the one before? Two workers give other bits than one: how
-# would you share the work so that any number of workers gives the same?
+# in the opposite direction to the one before? Two workers can give other bits than one:
+# how would you share the work so that any number of workers gives the same?
 
 # %% tags=["hide-cell"]
 # Answer 1

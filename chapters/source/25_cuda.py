@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 25. CUDA: kernels of your own
 #
-# **Appendix A.** About 245 minutes, in five sittings. You need layer norm (chapter 8)
-# and what a fused operation is (chapter 23).
+# **Appendix A of the course.** About 245 minutes, in five sittings. You need layer norm
+# (chapter 8) and what a fused operation is (chapter 23).
 #
 # A GPU is another machine with another memory, and it runs many thousands of threads. A
 # program for it is a *kernel*: it says what one thread does. Here you write six of
