@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11. The paper against the release
 #
-# **Section 3, and the code that its authors released.** About 135 minutes, in three
+# **Section 3, and the code that its authors released.** About 140 minutes, in three
 # sittings. You need chapter 10 (a step and its training).
 #
 # The authors have published the code of their core. It is not the network of the nine
@@ -11,10 +11,9 @@
 # > footnote for our Tensorflow implementation of this model in the Sonnet library, and
 # > for the exact formulation we used
 #
-# ([The footnote's
-# url](https://github.com/deepmind/sonnet/blob/master/sonnet/python/modules/relational_memory.py).
-# Today the file is in the branch `v1` there.) Here is what sets the two apart, as our
-# two classes have them:
+# (Today the footnote's file is [in the branch
+# `v1`](https://github.com/deepmind/sonnet/blob/v1/sonnet/python/modules/relational_memory.py)
+# there.) Here is what sets the two apart, as our two classes have them:
 #
 # | | `PaperRelationalMemory`: equations 1-9 | `RelationalMemory`: as released |
 # |---|---|---|
@@ -29,8 +28,9 @@
 # | scale of the scores (eq 1) | $1 / \sqrt{d_k}$ | the same; until November 2018 $1 / \sqrt{2 d_k + d_v}$ |
 #
 # (The paper is from June 2018, so its experiments probably had the last row's other
-# scale. Ours have equation 1's.) Which of these rows matter? You write the released
-# step, and measure. What you measure here is of *fresh* weights: it says with what a
+# scale. Ours have equation 1's.) What do these rows do? You write the released step,
+# and measure three of them: the first memory, the residual, and the norm on queries,
+# keys and values. What you measure here is of *fresh* weights: it says with what a
 # training begins, not where it ends.
 
 # %%
@@ -57,9 +57,9 @@ print(my)
 # ## The released step
 #
 # **Exercise 1.** Write it, from the table and your step of chapter 10, all but the row
-# of q, k and v: you write that norm in chapter 13, where you need it. `p` has the same
-# weights, without those for `o`, and `attended_gain` and `attended_offset` for the norm
-# after the attention.
+# of q, k and v: you write that norm in chapter 13, where you need it. `p` has the
+# weights of chapter 10. It lacks those for `o`. It has two more, `attended_gain` and
+# `attended_offset`, for the norm after the attention.
 
 
 # %%
@@ -189,15 +189,18 @@ panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.45))
 plt.show()
 
 # %% [markdown]
-# From zeros all slots stay equal, up to rounding. A millionth has a spread near 1 at
-# first. But the first step writes numbers of ordinary size, nearly the same for all
-# slots, and beside these the differences are tiny. From random numbers, in 50 steps the
-# spread falls to between 8e-07 and 1e-05 in the paper's network and to 0.58 (0.17 to
-# 0.91) in the released one, where one of three draws did not fall (draws of weights,
-# inputs and memories). From the
-# identity, in this one draw, it falls in both: in the paper's to 8e-08 after 50 steps,
-# in the released one to 0.05, and to 0.002 after 100. All this is with a *forget bias*
-# $\tilde{b}^f$ of 1, the usual one. (Chapter 9: it keeps the forget gate open.)
+# From zeros all slots stay equal, up to rounding. (So do the last slots of an identity,
+# where there are more slots than units: they begin with zeros. Answer 1 shows two.) The
+# memory of a millionth's size has a spread near 1 at first. But the first step writes
+# numbers of ordinary size, nearly the same for all slots, and beside these the
+# differences are tiny.
+#
+# From random numbers, in 50 steps the spread falls to between 8e-07 and 1e-05 in the
+# paper's network and to 0.58 (0.17 to 0.91) in the released one, where one of three
+# draws did not fall (draws of weights, inputs and memories). From the identity, in this
+# one draw, it falls in both: in the paper's to 8e-08 after 50 steps, in the released
+# one to 0.05, and to 0.002 after 100. All this is with a *forget bias* $\tilde{b}^f$ of
+# 1, the usual one. (Chapter 9: it keeps the forget gate open.)
 #
 # ## What keeps slots apart longer
 #
@@ -284,30 +287,34 @@ for slots, units, heads in SIZES:
         print(f"{form:22}{three} {others}")
 
 # %% [markdown]
-# In the nine equations a constant of the forget gate does at least as much, in these 50
-# steps, as the residual with its norm. At a bias of 3 the nine equations leave 0.01 to
-# 0.48 without any residual, where at 1 they leave 8e-07 to 4e-05. (In the released form
-# the residual does more: with it, at a bias of 1, both sizes have 0.17 to 0.91; without
-# it, at 3, 0.05 to 0.12.) And there it differs from draw to draw whether the paper's
-# slots stay apart longer or those of the released core without its residual. So what
-# keeps slots apart longer is the residual (put in with its norm) *or* a larger forget
-# bias; with both, they stay furthest apart.
+# These are the lowest and the highest of all six draws in each place (two sizes, three
+# draws each):
+#
+# | after 50 steps | without the residual, bias 1 | with it, bias 1 | without it, bias 3 |
+# |---|---|---|---|
+# | the nine equations | 8e-07 to 4e-05 | 0.008 to 0.09 | 0.01 to 0.48 |
+# | the released core | 1e-04 to 0.01 | 0.17 to 0.91 | 0.05 to 0.12 |
+#
+# In the nine equations a larger forget bias alone keeps slots apart longer, and so does
+# the residual alone (put in with its norm). In the released core the residual does more
+# than a bias of 3. And with both, slots stay furthest apart: compare the last columns
+# of what the cell has printed.
 #
 # Do they stay apart for good? In how many of ten draws is the spread below a tenth,
 # after 50, 100 and 200 steps (six slots of 16 units)?
 #
-# | | forget bias 1 | forget bias 3 |
+# | draws below a tenth after 50, 100, 200 steps | forget bias 1 | forget bias 3 |
 # |---|---|---|
 # | the nine equations | 10, 10, 10 | 7, 7, 10 |
 # | the same, residual and norm put in | 4, 9, 9 | 0, 0, 1 |
 # | the released core, from random numbers | 0, 5, 6 | 0, 0, 0 |
 # | the same, from its own first memory | 3, 4, 4 | 1, 0, 0 |
 #
-# So at a bias of 1, slots come together later with the residual (put in with its norm),
-# and in many draws they still do. With a bias of 3 alone they do so later, too: after
-# 200 steps in all ten. With both they did so in hardly a draw, within these 200 steps.
-# What that is worth in a training is another question, to which we
-# come.
+# So in the nine equations slots come together later with the residual (put in with its
+# norm), and later with a bias of 3 alone, but nearly always within 200 steps. Which of
+# the two does more in the first 50 steps, ten draws do not tell. With both, slots have
+# come together in one draw of ten after 200 steps, in the released core in none. What
+# that is worth in a training is another question, to which we come.
 #
 # **This is a good place to stop.**
 #
@@ -342,19 +349,23 @@ plt.show()
 # The paper's climbs from 0.30 (0.28 to 0.32) to 1.00 where the memory is 256 times as
 # large, and where the largest share is 1, the softmax has a derivative of nearly 0
 # (chapter 6): there attention is frozen. The released share stays at 0.41 (0.37 to
-# 0.49). How large does a memory become? The next section lets it grow until its largest
-# entry is 5.5 with a forget bias of 1, and 26.7 with 3. Where this random memory has
-# entries as large (5 at twice its size, 24 at ten times), the paper's largest share is
-# 0.63 (0.58 to 0.71) and 0.98 (0.97 to 1.00).
+# 0.49). Does a memory become so large in use? The next section measures it.
 #
-# On what this row is worth in a training, chapter 13 (nth farthest) tells more. With
-# four vectors, 3,000 steps and three seeds each, at the one rate that was tried,
-# neither network gets beyond the easiest question without it, and both do with it. (It
-# is the norm on all three that helps. On queries and keys alone, which is what freezes,
-# it does not.)
-# Without the residual and its norm the released form gets 75.8 % there and not 73.9 %;
-# with them the nine equations get 48.3 % and not 50.6 %, in one run of each. (With
-# eight vectors [the residual may count,
+# What is this row worth in a training? Chapter 13 (nth farthest) tells more. Its task:
+# a network reads a few random vectors, each with a label, and answers which of them is
+# number $n$ in distance from one that the question names. Training begins with three
+# numbers on a line, the easiest stage, and goes on to more and longer vectors when that
+# is learnt. With up to four vectors, 3,000 steps and three seeds each, at the one rate
+# that was tried, neither network gets beyond the easiest stage without this norm, and
+# both do with it. (At that rate, in the paper's form, a norm on queries and keys alone,
+# which is what freezes, lifted none of three seeds, and one on values alone lifted one.
+# The norm on all three lifted all three.)
+#
+# The residual and its norm were tried in one run of each. Without them the released
+# form gets 75.8 %, where with them it gets 73.9 %: one seed tells no such difference
+# from chance. With them the nine equations get 48.3 % and without them 50.6 %: they do
+# not lift the nine equations from the floor of 50 %, and what they cost could not show
+# there. (With eight vectors [the residual may count,
 # too](../benchmarks/nth_farthest_tried.md#paper-and-release).)
 #
 # ## How large a memory grows
@@ -430,6 +441,15 @@ plt.show()
 # numbers. The paper's output never passes 1, and does not tell whether a memory holds 5
 # or 50.
 #
+# And is the paper's attention frozen in these memories? In the same three draws, in the
+# mean of all steps from the 51st on, the largest share is 0.29 (0.18 to 0.40) with a
+# bias of 1, so in none of the three draws is attention frozen. With a bias of 3 it is
+# 0.56 (0.17 to 0.83): near the even share of one in seven in one draw, well above it in
+# two. (The random memory above has entries as large, 5 and 24, at twice and at ten
+# times its size. There the share is 0.63 (0.58 to 0.71) and 0.98 (0.97 to 1.00). But
+# its slots all differ. In a memory that has grown they come together, as you have seen,
+# and equal slots get equal shares.)
+#
 # ## In the package
 #
 # The gates are one operation, `fused.rmc_gates`, and only the slots' answers are
@@ -439,15 +459,23 @@ plt.show()
 course.show(RelationalMemory._step, RelationalMemory._attend)
 
 # %% [markdown]
+# **What was not shown.** Of the nine rows of the table, three were taken by themselves:
+# the first memory, the residual (with its norm, where it was put in), and the norm on
+# queries, keys and values. Nothing here says what each of the others does: the state,
+# the output, what gates see, the candidate's tanh, the scale. (Who asks changes no
+# memory: the input's answer is lost.) And fresh networks say nothing of what a row is
+# worth in a training. For six of the rows chapter 13 shows [one run of
+# each](../benchmarks/nth_farthest_tried.md#paper-and-release).
+#
 # ## Takeaways
 #
 # - The release is another network than the nine equations, as the paper says.
 # - The first memory must tell slots apart. In fresh networks with a forget bias of 1
-#   slots came together without the residual; with it, or with a bias of 3, they did so
-#   later, and with both hardly, within 200 steps.
+#   slots came together without the residual; with it (put in with its norm), or with a
+#   bias of 3, they did so later or not within 200 steps, and with both hardly ever.
 # - In fresh networks, a norm on queries and keys keeps attention from freezing where a
-#   memory is made 256 times larger. A tanh on what is written bounds each step, not the
-#   memory.
+#   memory is made 256 times larger. A tanh on what is written bounds each step; how
+#   large the memory can become, the forget gate decides.
 #
 # **Further.** With five slots of three units, which slots of the released core are
 # equal? Is there a first memory from which the paper's slots stay apart longer? Which
