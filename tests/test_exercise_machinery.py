@@ -713,7 +713,7 @@ def test_a_picture_can_be_read(place, capsys):
         (panel([x, x]), "wrong: two curves are the same"),
         (panel([x, 2 * x], names=("x", "")), "wrong: the y axis has no name"),
         (panel([x, 2 * x], ["", ""]), "wrong: each line needs a `label`"),
-        (panel([x, 2 * x]), "right: a reader can follow it"),
+        (panel([x, 2 * x]), "right: a reader can follow it (its numbers may still be"),
     ]:
         acting.picture.check(drawn)
         assert capsys.readouterr().out.startswith(said)
@@ -754,7 +754,8 @@ def test_a_picture_shows_what_a_measurement_can_give(place, capsys):
         (first, "wrong: a curve is level", [(x, x / 60), (k, level)]),
         (arrays, "right", [(k, k), (k, k + 1)]),
         (arrays, "wrong: a distance is never", [(x, x - 1), (x, x + 1)]),
-        (arrays, "wrong: the smallest distance is 0", [(x, 0 * x), (x, x)]),
+        (arrays, "wrong: the smallest distance is m", [(k, k * (k > 16)), (k, k + 1)]),
+        (arrays, "wrong: the smallest distances", {"small": (k, 2 * k), "b": (k, k)}),
         (arrays, "wrong: at one place", [(x, x), (x, 0 * x + 20)]),
         (checking, "right", [(h, worse), (h, h * h + 1e-16 / h), (h, best)]),
         (checking, "wrong: draw steps h", [(k, k), (k, k / 2), (h, best)]),

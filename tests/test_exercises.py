@@ -16,9 +16,11 @@ from answers.learning_memory_and_task import in_plain_floats
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.course import exercises
 from tinyrmc.course.exercises import (
+    arrays,
     going_fast,
     looking_inside,
     nth_farthest,
+    puzzles,
     release,
     tape,
     through_time,
@@ -146,6 +148,26 @@ def bars_by_number(panel, room, passes):
 
 def test_a_classic_written_by_somebody_else_is_named_too():
     for ex, answer, said in [
+        (
+            arrays.centred,
+            lambda M: M - M.mean(axis=-1, keepdims=True, dtype=np.float32),
+            "digits only: is there float32 in it",
+        ),
+        (
+            arrays.project,
+            lambda M, W: np.einsum("bnf,bfk->bnk", M, W),
+            "in einsum letter by letter",
+        ),
+        (
+            puzzles.identity,
+            lambda n: np.where(np.arange(n) == np.arange(n).T, 1, 0),
+            ".T leaves a vector as it is",
+        ),
+        (
+            puzzles.changes,
+            lambda x: ((np.eye(len(x)) > 0) - (np.tri(len(x)) > 0)) @ x,
+            "write 1.0 * before each",
+        ),
         (nth_farthest.rank_by_norm, tried.by_norm, "after the reference your order"),
         (
             nth_farthest.rank_by_norm,

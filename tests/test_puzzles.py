@@ -1,10 +1,12 @@
 """A puzzle's rules: one line, no loop, and none but the words it names."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from tinyrmc.course.exercises import puzzles as ex
-from tinyrmc.course.oneline import check_one_line
+from tinyrmc.course.oneline import one_line
 
 ALLOWED = "a puzzle allows T, arange, np, shape, where and operators"
 
@@ -56,29 +58,67 @@ def a_list(n):
     return [1.0] * n
 
 
+def a_tuple(n):
+    return (1.0,) * n
+
+
+def by_a_tuple(n):
+    return (0.0 * np.arange(n) + 1)[(*np.arange(n),),]
+
+
+def a_default(n, made=np.ones):
+    return made(n)
+
+
+arange = np.ones
+
+
+def another_arange(n):
+    return arange(n)
+
+
+def decorated(function):
+    return functools.wraps(function)(lambda n: np.ones(n))
+
+
+@decorated
+def behind_a_decorator(n):
+    return 0.0 * np.arange(n)
+
+
+def ones(n):
+    return np.ones(n)
+
+
 def step_with_a_name(n):
     return 0.0 * (places := np.arange(n)) + 1 + 0 * places
 
 
 def test_right_numbers_found_in_another_way_are_refused_and_it_says_why():
     for answer, says in [
-        (comprehension, "it loops: a comprehension is a loop as well"),
-        (loop, "it loops, in line 2 of the function"),
+        (comprehension, "it has `[k >= 0 for k in np.arange(n)]`: no list, tuple, com"),
+        (loop, "it takes more than one line"),
         (two_lines, "it takes more than one line"),
         (forbidden_function, f"it uses ones; {ALLOWED}"),
         (forbidden_method, "it uses clip;"),
         (forbidden_builtin, "it uses int;"),
         (helper, f"it uses forbidden_function; {ALLOWED}; copy the line of"),
-        (branch, "it branches"),
-        (by_a_list, "it makes a list, a set or a dict"),
+        (branch, "it has `1 if n else 0`"),
+        (by_a_list, "it has `*np.arange(n)`"),
         (by_an_array, "it looks up entries, in [np.arange(n)]"),
-        (a_list, "it makes a list, a set or a dict"),
-        (step_with_a_name, "it gives a name to a step"),
+        (a_list, "it has `[1.0]`"),
+        (a_tuple, "it has `(1.0,)`"),
+        (by_a_tuple, "it has `(*np.arange(n),)`"),
+        (a_default, "its line alone is wrong: it takes the arguments (n, made)"),
+        (another_arange, "its line alone is wrong: the result is 0 at [0]"),
+        (behind_a_decorator, "its line alone is wrong: the result is 0 at [0]"),
+        (step_with_a_name, "it uses places;"),
         (eval("lambda n: 0.0 * np.arange(n) + 1"), "its text cannot be read"),
     ]:
         verdict = ex.ones.judge(answer)
         assert verdict.state == "wrong"
         assert verdict.text.startswith(f"its numbers are right, but {says}")
+    assert "copy the line" not in ex.ones.judge(ones).text  # it is that line
 
 
 def test_wrong_numbers_come_first():
@@ -98,9 +138,9 @@ def test_a_lambda_and_a_text_about_the_function_are_taken():
 
 
 def test_what_a_puzzle_allows_beside_is_allowed_there_alone():
-    check_one_line(ex.gated.function, ex.gated.words)
+    one_line(ex.gated.function, ex.gated.words)
     with pytest.raises(Exception, match=r"it uses (exp|tanh);"):
-        check_one_line(ex.gated.function, ex.ones.words)
+        one_line(ex.gated.function, ex.ones.words)
 
 
 def test_there_are_fifteen():
@@ -116,12 +156,21 @@ def test_your_result_is_drawn_beside_the_one_asked_for(capsys):
     assert "stroke-dasharray" not in ex.ones.check(lambda n: [1] * n)._repr_html_()
     other_shape = ex.total.check(lambda x: x)._repr_html_()
     assert other_shape.count("stroke-dasharray") == 5
-    for nothing in (
-        lambda n: ...,
-        lambda n: 1 / 0,
-        lambda n: "<b>",
-        lambda n: np.ones(99),
-    ):
-        assert ex.ones.check(nothing) is None
+    for nothing in (lambda n: 1 / 0, lambda n: "<b>", lambda n: np.ones(99)):
+        assert "yours" not in repr(ex.ones.check(nothing))
+    assert ex.ones.check(lambda n: ...) is None
+    for puzzle, answer, shown in [  # the case that the verdict names, or none
+        (ex.total, lambda x: x @ (x / x), "case 4\n"),
+        (ex.one_hot, lambda labels, C: labels == np.arange(C), "case 1\n"),
+        (ex.cumulative_sum, lambda x: np.cumsum(x, axis=0), "None"),  # four axes
+        (ex.causal_mask, lambda T: np.tri(T), "case 1\n"),
+        (ex.ones, lambda n: np.ones(n)[None], "case 1\n"),
+        (ex.ones, lambda n: np.float32(np.ones(n)) + 1e-6, "case 1\n"),
+    ]:
+        drawn = puzzle.check(answer)
+        assert repr(drawn).startswith(shown)
+        if "yours" in repr(drawn):
+            assert "stroke-dasharray" in drawn._repr_html_()
+    assert "#D55E00" in ex.total.check(lambda x: x @ x)._repr_html_()  # below 0
     for puzzle in ex.FIFTEEN:
         assert "asked for" in repr(puzzle.picture(puzzle.function))

@@ -55,11 +55,25 @@ def by_a_loop(x, y):
     return np.stack([x] * len(y)).T * 1.0 + y
 
 
+def leaves_out(x, y):
+    return y[:, None] < np.arange(9)
+
+
+def as_it_came(x, y):
+    return 1.0 * x
+
+
+def square(rng):
+    return rng.normal(size=(4, 4)), rng.normal(size=3)
+
+
 WRONG = {
     z.my_puzzle: [
         lambda *c: own(*c, of=by_a_loop),
         lambda *c: own(*c, of=lambda x, y: x @ x + y @ y),
         lambda *c: own(*c, draw=lambda rng: (np.arange(3), np.arange(4))),
+        lambda *c: own(*c, of=leaves_out),
+        lambda *c: own(*c, of=as_it_came, draw=square),
         lambda *c: own(*c, shown=False),
         lambda *c: own(*c, names=False),
         lambda *c: own(*c, alone=True),

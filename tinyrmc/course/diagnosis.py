@@ -121,6 +121,9 @@ def _of_arrays(
     for words, change in error_patterns.OF_RESULTS:
         if _all(some, change, demand):
             yield words.format(what=what)
+    alike = all(found.shape == right.shape for found, right in some)
+    if alike:
+        yield from error_patterns.digits(some, what)
     for words, change in error_patterns.UNFINISHED:
         if _all([(right, found) for found, right in some], change, demand):
             yield words.format(what=what)
@@ -128,10 +131,9 @@ def _of_arrays(
         given = [case.arguments[name] for case in cases]
         if all(agree(f, x, demand) for (f, _), x in zip(some, given, strict=True)):
             yield f"{what} is the argument {name}"
-    if all(found.shape == right.shape for found, right in some):
+    if alike:
         yield from error_patterns.factors(some, cases, what)
         yield from error_patterns.addends(some, cases, what)
-        yield from error_patterns.digits(some, what)
         yield from error_patterns.places(some, demand.tolerance, what)
     yield from error_patterns.same_numbers(some, what)
 

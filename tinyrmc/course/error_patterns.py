@@ -150,7 +150,7 @@ OF_RESULTS: list[tuple[str, Change]] = [
 
 # (what is said of a result, what would turn it into the right one)
 UNFINISHED: list[tuple[str, Change]] = [
-    (f"a step is missing: yours, {words}, is the right result", change)
+    (f"a step is missing or wrong: yours, {words}, is the right result", change)
     for words, change in [*ENTRY_BY_ENTRY, *_along(), *_reduced(), *_cut()]
 ]
 

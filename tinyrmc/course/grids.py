@@ -14,17 +14,29 @@ import numpy as np
 CELL, GAP, TOP = 34, 26, 24  # pixels: of a cell, between grids, above them
 MOST = 12  # cells along an axis
 COLUMNS = ("labels", "lengths", "order")  # one number for each row
-COLOURS = {"asked for": "#D55E00", "yours": "#CC79A7"}
+DASHED = 'stroke-width="2.5" stroke-dasharray="4 3"'
+COLOURS = "#0072B2", "#D55E00"  # of numbers from 0 on, and below
 
 
 class Grids:
-    """Arrays with names, side by side. Cells of `yours` that are not what is asked for
-    have a dashed frame.
+    """The arguments of a case and what is `asked for`, with names, side by side.
+
+    Beside them `yours`, if it can be drawn: cells that are `wrong`, that is, not what
+    is asked for, have a dashed frame there.
     """
 
-    def __init__(self, arrays: dict[str, Any]):
+    def __init__(self, case: int, arrays: dict[str, Any], yours: Any):
+        self.case, self.wrong = case, np.ones((1, 1), bool)
         self.grids = [(name, as_grid(name, each)) for name, each in arrays.items()]
-        self.known = dict(self.grids)
+        try:
+            mine, right = as_grid("yours", yours), self.grids[-1][1]
+        except (TypeError, ValueError):
+            return
+        self.grids.append(("yours", mine))
+        self.wrong = np.ones(mine.shape, bool)
+        alike = np.shape(yours) == np.shape(arrays["asked for"])
+        if alike and (right.dtype != bool or mine.dtype == bool):
+            self.wrong = ~np.isclose(mine * 1.0, right * 1.0, rtol=1e-9, atol=1e-9)
 
     def _repr_html_(self) -> str:
         left, pieces = 0.0, []
@@ -35,6 +47,7 @@ class Grids:
         height = TOP + CELL * max(len(grid) for _, grid in self.grids) + 2
         says = html.escape(repr(self).replace("\n", "; "), quote=True)
         return (
+            f"case {self.case}<br>"
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{says}" '
             f'width="{left:.0f}" height="{height}" font-size="12" '
             f'style="color: inherit; max-width: 100%">{"".join(pieces)}</svg>'
@@ -43,19 +56,15 @@ class Grids:
     def _one(self, name: str, grid: np.ndarray, left: float) -> tuple[list[str], float]:
         """A grid's cells and its width."""
         largest = max(float(np.nanmax(abs(grid), initial=0.0)), 1e-30)
-        wrong = self._wrong() if name == "yours" else np.zeros(grid.shape, bool)
+        wrong = self.wrong if name == "yours" else np.zeros(grid.shape, bool)
         pieces = [f'<text x="{left}" y="15" fill="currentColor">{name}</text>']
         for (row, column), number in np.ndenumerate(grid):
             x, y = left + CELL * column, TOP + CELL * row
             strength = 0.65 * min(abs(float(np.nan_to_num(number))) / largest, 1.0)
-            frame = (
-                'stroke-width="2.5" stroke-dasharray="4 3"'
-                if wrong[row, column]
-                else ""
-            )
+            frame = DASHED * int(wrong[row, column])
             pieces.append(
                 f'<rect x="{x + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" '
-                f'fill="{COLOURS.get(name, "#0072B2")}" fill-opacity="{strength:.2f}" '
+                f'fill="{COLOURS[int(number < 0)]}" fill-opacity="{strength:.2f}" '
                 f'stroke="currentColor" stroke-opacity="0.6" {frame}/>'
             )
             if grid.dtype != bool:
@@ -65,20 +74,12 @@ class Grids:
                 )
         return pieces, max(CELL * grid.shape[1], 8 * len(name))
 
-    def _wrong(self) -> np.ndarray:
-        """Which of your cells are not what is asked for."""
-        yours, right = self.known["yours"], self.known["asked for"]
-        if yours.shape != right.shape:
-            return np.ones(yours.shape, bool)
-        return ~np.isclose(yours.astype(float), right.astype(float))
-
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {np.array2string(grid, precision=3, separator=', ')}".replace(
-                "\n", "\n" + " " * (len(name) + 2)
-            )
-            for name, grid in self.grids
-        )
+        text = f"case {self.case}"
+        for name, grid in self.grids:
+            look = {"precision": 3, "separator": ", ", "prefix": f"{name}: "}
+            text += f"\n{name}: {np.array2string(grid, **look)}"
+        return text
 
 
 def as_grid(name: str, value: Any) -> np.ndarray:

@@ -8,49 +8,57 @@ import textwrap
 from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
+
 from .compare import Wrong
 
-LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-BRANCHES = (ast.IfExp, ast.BoolOp)
+ALLOWED = (
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Attribute),
+    *(ast.Subscript, ast.Slice, ast.Name, ast.Constant),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.expr_context),
+)
 # What may stand in brackets; a list would be an array
 PLACES = (ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp, ast.USub, ast.Load)
 Function = ast.FunctionDef | ast.Lambda
 
 
-def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
-    """Raise `Wrong` unless the text of `answer` is one `return`, without a loop.
+def one_line(answer: Callable[..., Any], words: Collection[str]) -> Callable[..., Any]:
+    """The line of `answer`, alone with its arguments and NumPy's names.
+
+    Raises `Wrong` unless the text of `answer` is one `return` of an expression.
 
     It may name its arguments and `words`, which count for functions, modules and
     attributes alike. It may look into an array with numbers, None and slices of
-    numbers, but not with another array, which would be a loop in disguise.
+    numbers, but not with another array, which would be a loop in disguise. (A default,
+    a decorator or a name of its own is not in the line alone, which then fails.)
     """
     function = _function(answer)
     line = _line(function)
-    known = {each.arg for each in function.args.args} | {*words}
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    known = {*names, *words}
+    places = [node.slice for node in ast.walk(line) if isinstance(node, ast.Subscript)]
     for node in ast.walk(line):
-        if isinstance(node, LOOPS):
-            raise Wrong("it loops: a comprehension is a loop as well")
-        if isinstance(node, BRANCHES):
-            raise Wrong("it branches, with if, and or or: write np.where, & or |")
-        if isinstance(node, (ast.List, ast.Set, ast.Dict)):
-            raise Wrong("it makes a list, a set or a dict: a puzzle has arrays alone")
-        if isinstance(node, (ast.Lambda, ast.NamedExpr)):
-            raise Wrong("it gives a name to a step: one expression is all you have")
-    for node in ast.walk(line):
+        if not isinstance(node, ALLOWED) and node not in places:
+            raise Wrong(
+                f"it has `{ast.unparse(node)}`: no list, tuple, comprehension, branch "
+                "or name may stand there; np.where, & and | decide entry by entry"
+            )
         name = getattr(node, "id", None) or getattr(node, "attr", None)
         if name and name not in known:
             says = f"it uses {name}; a puzzle allows {', '.join(sorted(words))}"
             says += " and operators"
-            if inspect.isfunction(getattr(answer, "__globals__", {}).get(name)):
+            earlier = getattr(answer, "__globals__", {}).get(name)
+            if inspect.isfunction(earlier) and earlier is not answer:
                 says += f"; copy the line of your {name} into this one"
             raise Wrong(says)
-        if isinstance(node, ast.Subscript) and not all(
-            isinstance(each, PLACES) for each in ast.walk(node.slice)
-        ):
+    for place in places:
+        if not all(isinstance(each, PLACES) for each in ast.walk(place)):
             raise Wrong(
-                f"it looks up entries, in [{ast.unparse(node.slice)}]: numbers, None "
+                f"it looks up entries, in [{ast.unparse(place)}]: numbers, None "
                 "and slices of numbers may stand there, and nothing else"
             )
+    text = f"lambda {', '.join(names)}: {ast.unparse(line)}"
+    return eval(text, {**vars(np), "np": np, "__builtins__": {}})
 
 
 def _function(answer: Callable[..., Any]) -> Function:
@@ -76,9 +84,6 @@ def _line(function: Function) -> ast.expr:
     if isinstance(function, ast.Lambda):
         return function.body
     body = function.body[ast.get_docstring(function) is not None :]
-    for statement in body:
-        if isinstance(statement, (ast.For, ast.While)):
-            raise Wrong(f"it loops, in line {statement.lineno} of the function")
     if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         raise Wrong("it takes more than one line: `return` and an expression is all")
     return body[0].value

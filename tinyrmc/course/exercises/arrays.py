@@ -26,12 +26,14 @@ from .experiments import Picture
     mistakes="""
         you take the mean over the slots, unit by unit, not within each slot
             axis=-1 -> axis=-2
-        you count the axis from the front: axis 0 holds the slots of a single memory,
-        but the examples of a batch
+        you count the axis from the front: of a batch, axis 0 holds the examples
             axis=-1 -> axis=0
-        you count the axis from the front: axis 1 holds the units of a single memory,
-        but the slots of a batch
+        you count the axis from the front: of a batch, axis 1 holds the slots
             axis=-1 -> axis=1
+        you take the mean of all entries, not one for each slot
+            axis=-1, keepdims=True ->
+        you subtract the sum of a slot, not its mean
+            mean( -> sum(
         you also divide by the standard deviation; only the mean is asked for
             = (M - M.mean(axis=-1, keepdims=True)) / M.std(axis=-1, keepdims=True)
     """,
@@ -59,6 +61,8 @@ def centred(M):
         "one slot, M[..., None, :, :] the other.",
     ],
     mistakes="""
+        you multiply slots, as M @ M.T does; a distance begins with a difference
+            = M @ M.swapaxes(-1, -2)
         you add up the differences before you square them
             (differences**2).sum(axis=-1) -> differences.sum(axis=-1) ** 2
         you sum over the slots, not over the units
@@ -75,13 +79,9 @@ def squared_distances(M):
     return (differences**2).sum(axis=-1)
 
 
-def _memories_and_projections(rng, B, N, F, H, K):
-    return normal(rng, (B, N, F), (H, F, K))
-
-
 @exercise(
     cases=each(
-        _memories_and_projections,
+        lambda rng, B, N, F, H, K: normal(rng, (B, N, F), (H, F, K)),
         "2 3 4 5 6, 3 3 3 3 3, 1 4 2 3 2, 2 5 4 2 4, 4 1 6 1 2",
     ),
     hints=[
@@ -128,6 +128,10 @@ def _questions(rng, B, N, D):
             (away**2) -> (-(away**2))
         you sort the points by their distance from the origin, not from m
             - points[rows, m][:, None] ->
+        you add up the differences without their squares
+            (away**2) -> away
+        you take the distances from point n, not from point m
+            points[rows, m] -> points[rows, n]
         argsort runs over the examples, not over the points of each
             argsort(axis=-1) -> argsort(axis=0)
         `[:, m]` takes all of m for every example; pair them: `[np.arange(B), m]`
@@ -227,11 +231,10 @@ def _no_distances(curves):
     low, high = sorted(curves, key=lambda each: each.y.sum())[:2]
     if min(low.y.min(), high.y.min()) < 0:
         return "a distance is never below 0"
-    if (low.y == 0).all():
-        return (
-            "the smallest distance is 0 everywhere: leave out that of a slot from "
-            "itself"
-        )
+    if np.mean(low.y == 0) >= 0.5:
+        return "the smallest distance is mostly 0: leave out a slot from itself"
+    if "larg" in low.label.lower() or "small" in high.label.lower():
+        return "the smallest distances have the name of the largest"
     if low.y.shape == high.y.shape and (low.y > high.y).any():
         return "at one place the smallest distance is above the largest"
     return ""

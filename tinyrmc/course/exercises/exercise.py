@@ -50,7 +50,7 @@ import textwrap
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -60,7 +60,7 @@ from ..cases import WIDTH, Case, Make, all_cases
 from ..compare import Demand, Spoilt, Wrong, agree, check_memory, compare, unchanged
 from ..compare import kind as kind_of
 from ..limits import OTHERS, TooLong, at_most, line_of_error
-from ..oneline import check_one_line
+from ..oneline import one_line
 
 SEED = 2018
 _judged: list[str] = []  # the exercises whose answers are running now
@@ -84,6 +84,7 @@ class Verdict:
 
     state: Literal["right", "wrong", "not attempted"]
     text: str
+    case: Case | None = None  # the one that goes wrong
 
     def __str__(self) -> str:
         return wrapped(f"{self.state}: {self.text}")
@@ -265,12 +266,16 @@ class Exercise:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
                 explain = explain and not isinstance(problem, (TooLong, Spoilt))
                 why = self.explain(tried, case, cases) if explain else ""
-                return Verdict("wrong", f"{text}\n{why}" if why else text)
+                return Verdict("wrong", f"{text}\n{why}" if why else text, case)
         if self.words is not None:
+            but = ""
             try:
-                check_one_line(answer, self.words)
+                alone = one_line(answer, self.words)
+                but = "its line alone is wrong: "
+                for case in cases:
+                    self._try(alone, case)
             except Wrong as problem:
-                return Verdict("wrong", f"its numbers are right, but {problem}")
+                return Verdict("wrong", f"its numbers are right, but {but}{problem}")
         if self.unlooped and (line := self._line_of_loop(tried)):
             why = f"its numbers are right, but it loops {self.unlooped}{line}"
             return Verdict("wrong", why)
@@ -349,19 +354,22 @@ class Exercise:
         single = (bool, int, str, np.bool_, np.integer, Exception)  # tells too little
         by_chance = isinstance(given[until - 1], single) or self.demand.tolerance > 1e-3
         if until < len(cases) and not by_chance:
-            mistake = self.recognise(given[:until], cases[:until])
+            mistake = self.recognise(given[:until], cases[:until], kinds=True)
             if mistake:
                 where = "case 1" if until == 1 else f"cases 1 to {until}"
                 return f"In {where} that is what you get when {mistake}"
         return ""
 
-    def recognise(self, given: Sequence[Any], cases: Sequence[Case]) -> str | None:
+    def recognise(
+        self, given: Sequence[Any], cases: Sequence[Case], kinds: bool = False
+    ) -> str | None:
         """The mistake that gives what an answer has `given` in every case."""
         always_raises = all(isinstance(each, Exception) for each in given)
+        demand = replace(self.demand, kinds=kinds)
         for what, mistake in self.mistakes.items():
             outcomes = (self._outcome(self.called(mistake), case) for case in cases)
             if all(
-                _alike(found, outcome, self.demand, by_words=always_raises)
+                _alike(found, outcome, demand, by_words=always_raises)
                 for found, outcome in zip(given, outcomes, strict=False)
             ):
                 return what
@@ -542,8 +550,10 @@ REMEDIES = {
     "only integer": "what stands in the brackets are floats; an index is an integer",
     "not aligned": AT,
     "matmul: Input operand": AT,
-    "could not be broadcast": "axes are compared from the last one on, and must be "
-    "equal or 1; keepdims=True or [..., None] keeps an axis of 1",
+    "could not be broadcast": "axes that meet must be equal or 1: compared from the "
+    "last one on, in einsum letter by letter; keepdims=True keeps an axis of 1, and "
+    "[:, None] or [..., None] makes one",
+    "numpy boolean": "tables of truths cannot be subtracted; write 1.0 * before each",
     "and 'Value'": "make the number a Value, too: begin a sum with Value(0.0, tape); "
     "Python's own begins with the number 0",
     "does not support ufuncs": "Nodes have methods: m.tanh(), not np.tanh(m)",

@@ -242,7 +242,8 @@ class Picture:
             print("nothing to check yet: the picture is still `...`")
             return
         problem = self._problem(panel)
-        print(f"wrong: {problem}" if problem else "right: a reader can follow it")
+        readable = "right: a reader can follow it (its numbers may still be wrong)"
+        print(f"wrong: {problem}" if problem else readable)
         if not problem:
             record.solved(self.chapter, self.name)
 

@@ -52,13 +52,9 @@ def _texts(rng):
     ]
 
 
-def _long_text(rng):
-    return [(rng.integers(50, size=3000), rng.dirichlet(np.ones(50)), 1.0)]
-
-
 @exercise(
     cases=_texts,
-    large=_long_text,
+    large=lambda rng: [(rng.integers(50, size=3000), rng.dirichlet(np.ones(50)), 1.0)],
     unlooped="over the text",
     hints=[
         "First count: counts[a, b] is how often b comes right after a. The pairs are "
@@ -143,13 +139,10 @@ def perplexity(probabilities):
     return np.exp(-np.mean(np.log(probabilities)))
 
 
-def _long_texts(rng, n, lanes, T):
-    return rng.permutation(n), lanes, T
-
-
 @exercise(
     cases=each(
-        _long_texts,  # in the second the tenth word of the last lane has no successor
+        lambda rng, n, lanes, T: (rng.permutation(n), lanes, T),
+        # in the second the tenth word of the last lane has no successor
         "41 4 5, 40 4 3, 17 4 4, 65 4 4, 30 1 7, 23 3 1, 100 2 30",
     ),
     hints=[

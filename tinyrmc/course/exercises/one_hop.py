@@ -181,13 +181,9 @@ def remembered(once, weighted, table):
     return 0.5 * (once @ table) + 2 * (k / d - 0.5) * (weighted @ table)
 
 
-def _stories(rng, n, N):
-    return rng.integers(1, 40, size=n), N
-
-
 @exercise(
     cases=each(
-        _stories,
+        lambda rng, n, N: (rng.integers(1, 40, size=n), N),
         "4 7, 5 5, 9 4, 6 1",
         also=[
             (np.array([3, 8, 3, 8, 3]), 6),  # a sentence may be told again

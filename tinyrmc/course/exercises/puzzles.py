@@ -9,8 +9,8 @@ import numpy as np
 from .. import panels
 from ..compare import Wrong
 from ..grids import Grids
-from ..oneline import check_one_line
-from .exercise import Exercise, _alike, exercise, normal
+from ..oneline import one_line
+from .exercise import Exercise, exercise, normal
 from .used import used
 
 WORDS = "np where arange shape T"
@@ -25,23 +25,20 @@ class Puzzle(Exercise):
         return self.picture(answer)
 
     def picture(self, answer):
-        """The first case that goes wrong, else the first of all, as `Grids`.
+        """The case that the verdict names, else the first, as `Grids`.
 
-        None where nothing came out, or nothing that is a grid.
+        None where nothing is written yet, where the case is no grid, or where what is
+        wrong shows in no cell.
         """
-        first = None
-        for case in self.cases():
-            found, right = (
-                self._outcome(each, case) for each in (answer, self.function)
-            )
-            try:
-                grids = Grids({**case.arguments, "asked for": right, "yours": found})
-            except (TypeError, ValueError):
-                continue
-            if not _alike(found, right, self.demand, by_words=False):
-                return grids
-            first = first or grids
-        return first
+        verdict = self.judge(answer, explain=False)
+        case = verdict.case or self.cases()[0]
+        found, right = (self._outcome(each, case) for each in (answer, self.function))
+        try:
+            grids = Grids(case.number, {**case.arguments, "asked for": right}, found)
+        except ValueError:
+            return None
+        unseen = verdict.case and not grids.wrong.any()
+        return None if verdict.state == "not attempted" or unseen else grids
 
 
 puzzle = partial(exercise, words=WORDS, kind=Puzzle)
@@ -91,9 +88,9 @@ def total(x):
             = np.tri(n)
         all but the diagonal is 1
             = 1 - np.eye(n)
-        row == row compares each number with itself: one of the two must stand upright,
-        as a column
-            = np.arange(n) == np.arange(n)
+        row == row compares each number with itself: one of the two must be a column,
+        [:, None]; .T leaves a vector as it is
+            = 1.0 * (np.arange(n) == np.arange(n))
     """,
 )
 def identity(n):
@@ -112,8 +109,8 @@ def identity(n):
     mistakes="""
         classes and labels have changed places
             = np.eye(C)[labels].T
-        the 1 stands one class too far
-            = np.eye(C)[(labels + 1) % C]
+        each label is compared with one class: make the labels a column, [:, None]
+            = 1.0 * (labels == np.arange(C))
     """,
 )
 def one_hot(labels, C):
@@ -205,6 +202,8 @@ def cumulative_sum(x):
         "It is 1 where t == s and -1 where t == s + 1.",
     ],
     mistakes="""
+        the row before it is added, not subtracted (^ does not subtract)
+            = x + np.vstack([0 * x[:1], x[:-1]])
         the row after it is subtracted, not the row before
             = x - np.vstack([x[1:], 0 * x[:1]])
         the first row loses the last one: time does not go in a circle
@@ -280,6 +279,8 @@ def unshuffle(M, order):
             = (x < x[:, None]) @ (x == x)
         every number counts itself, so ranks begin at 1
             = (x <= x[:, None]) @ (0 * x + 1)
+        of two that are alike, sorting twice ranks one higher
+            = np.argsort(np.argsort(x))
         you give the order in which to take the numbers, not their ranks
             = np.argsort(x)
     """,
@@ -296,6 +297,8 @@ def ranks(x):
     mistakes="""
         you give the units to the heads in turn: the head of unit k is k % H
             = np.arange(F)[:, None] % H == np.arange(F) % H
+        you take the place of a unit in its head, not the head's number: // for %
+            = np.arange(F)[:, None] % (F // H) == np.arange(F) % (F // H)
         you divide by the number of heads, not by the units of a head
             = np.arange(F)[:, None] // H == np.arange(F) // H
     """,
@@ -346,6 +349,15 @@ def last_step(x, lengths):
     mistakes="""
         the gates lack their sigmoid
             = f * M + i * np.tanh(new)
+        exp(f) / (1 + exp(f)) is inf / inf for a large f: write 1 / (1 + exp(-f))
+            = M * np.exp(f) / (1 + np.exp(f)) + np.tanh(new) / (1 + np.exp(-i))
+        the sigmoid's exponent has lost its minus: 1 + exp(f)
+            -f -> f
+            -i -> i
+        the gates are coupled: what is written has 1 - sigmoid(f), not sigmoid(i)
+            -i -> f
+        the tanh is taken of the sum, not of what is new
+            = np.tanh(M / (1 + np.exp(-f)) + new / (1 + np.exp(-i)))
         what is written lacks its tanh
             np.tanh(new) -> new
         1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest
@@ -384,17 +396,20 @@ def _own(answer, seed):
     for each in FIFTEEN:
         if _same(each.function, arguments, result):
             raise Wrong(f"that is `{each.name}`, one of the fifteen")
-    _, others = answer(seed + 1, panels.new_panel())
-    if len(arguments) == len(others) and all(map(np.array_equal, arguments, others)):
-        raise Wrong("its arguments are the same with every seed: draw some of them")
+    if any(_same(np.asarray, (each,), result) for each in arguments):
+        raise Wrong("its result is one of its arguments, as it came")
+    others = [answer(seed + k, panels.new_panel())[1] for k in (1, 2, 3)]
+    if all(_same(function, each, result) for each in others):
+        raise Wrong("its result is the same with every seed: draw arguments, use them")
     images = [np.asarray(image.get_array(), float) for image in panel.get_images()]
     if not any(
         image.shape == result.shape and np.allclose(image, result) for image in images
     ):
-        raise Wrong("the picture does not show the result: panel.imshow(result)")
+        raise Wrong("the picture is not its result: panel.imshow(result), without plt")
     if not panel.get_xlabel() or not panel.get_ylabel():
         raise Wrong("the axes have no names: panel.set(xlabel=..., ylabel=...)")
-    check_one_line(function, WORDS.split())
+    if not _same(one_line(function, WORDS.split()), arguments, result):
+        raise Wrong("its line alone, with np and its arguments, gives something else")
     return OWN
 
 
@@ -418,13 +433,11 @@ def _same(puzzle, arguments, result):
         "both axes, and return f, (x,).",
     ],
     mistakes="""
-        you draw the same numbers with every seed
+        you draw the same numbers with every seed, or do not use them
             default_rng(seed) -> default_rng(0)
         your puzzle is one of the fifteen
             imshow(near(x) -> imshow(np.eye(8)
             return near, (x,) -> return identity.function, (8,)
-        the picture shows the arguments, not the result
-            imshow(near(x) -> imshow(x[:, None]
     """,
     found=OWN,
     seconds=60.0,
