@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** About 140 minutes, in two sittings. You need Python
+# **The notation of section 3.1.** About 145 minutes, in two sittings. You need Python
 # and some NumPy.
 #
 # Many mistakes happen with axes: you sum over the wrong one, or stretch numbers along
@@ -16,6 +16,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgb
 
 from tinyrmc import course, equations
 from tinyrmc.course.exercises import arrays as ex
@@ -27,8 +28,8 @@ rng = np.random.default_rng(11)
 # %%
 M = rng.normal(size=(3, 5))  # N = 3 slots of F = 5 units
 print("shape      ", M.shape)
-print("slot 1     ", M[1].round(2))
-print("unit 4     ", M[:, 4].round(2), "of every slot")
+print("slot 1     ", M[1].round(1))
+print("unit 4     ", M[:, 4].round(1), "of every slot")
 
 # %% [markdown]
 # ## Axes: which one goes away
@@ -40,12 +41,15 @@ print("unit 4     ", M[:, 4].round(2), "of every slot")
 
 # %% tags=["hide-input"] alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
 # Draws a matrix and its means
-def draw_square(panel, x, y, text, text_alpha=1.0, **look):
+def draw_square(panel, x, y, text, **look):
     """A square with a text in it; x and y are those of its lower left corner."""
-    look = {"edgecolor": "none"} | look
+    look = {"edgecolor": "none", "alpha": 1} | look
     panel.add_patch(plt.Rectangle((x, y), 0.94, 0.94, **look))
+    seen = 1 - look["alpha"] * (1 - np.array(to_rgb(look["facecolor"])))
+    bright = seen**2.2 @ (0.21, 0.72, 0.07)  # red, green and blue, as eyes weigh them
+    colour = "black" if bright > 0.18 else "white"
     centred = {"ha": "center", "va": "center"}
-    panel.text(x + 0.47, y + 0.47, text, alpha=text_alpha, **centred)
+    panel.text(x + 0.47, y + 0.47, text, color=colour, **centred)
 
 
 def colour_of(value):
@@ -73,8 +77,9 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# Negative numbers count axes from the end: the last is -1. Nearly all code here counts
-# that way, because what stands in front of the slots will change.
+# Negative numbers count axes from the end: the last is -1. Code that must work with any
+# axes in front of the slots counts that way. Where the number of axes is fixed, either
+# way will do.
 #
 # ## Broadcasting: small arrays are stretched
 #
@@ -115,9 +120,9 @@ for panel, small, name in (
 ):
     for i, j in np.ndindex(3, 5):
         value = np.broadcast_to(small, (3, 5))[i, j]
-        look = {"alpha": 1, "edgecolor": "0.2", "text_alpha": 1}
+        look = {"edgecolor": "0.2"}
         if i >= small.shape[0] or j >= small.shape[1]:  # a stretched copy
-            look = {"alpha": 0.35, "text_alpha": 0.5}
+            look = {"alpha": 0.35}
         draw_square(panel, j, 2 - i, f"{value:g}", facecolor=colour_of(value), **look)
     panel.set(xlim=(-0.2, 5.2), ylim=(-0.2, 3.2), aspect="equal", title=name)
     panel.axis("off")
@@ -132,7 +137,8 @@ square = rng.normal(size=(4, 4))
 wrong = square - square.mean(axis=-1)  # (4, 4) with (4,): means along the columns
 right = square - square.mean(axis=-1, keepdims=True)  # (4, 4) with (4, 1)
 print("means of the slots, wrong:", wrong.mean(axis=-1).round(2))
-print("means of the slots, right:", right.mean(axis=-1).round(2) + 0.0)
+means = right.mean(axis=-1).round(2) + 0.0  # adding 0.0 makes 0 of -0
+print("means of the slots, right:", means)
 
 # %% [markdown]
 # **Exercise 1.** Subtract every slot's own mean, the first half of layer normalisation
@@ -190,6 +196,10 @@ matrix.set(xlabel="slot", ylabel="slot", title="distance")
 matrix.set(xticks=range(8), yticks=range(8))
 plt.show()
 
+# %% [markdown]
+# The zeros stand on the diagonal, because every point is at distance 0 from itself. The
+# matrix is symmetric, because it is as far from $i$ to $j$ as from $j$ to $i$.
+
 # %%
 nearest_first = distances[3].argsort()  # places of the entries, smallest entry first
 print("from 3, the nearest first:", nearest_first)
@@ -207,34 +217,50 @@ panel = ...  # figure, panel = plt.subplots()
 # ...
 ex.picture.check(panel)
 
-# %% tags=["hide-input", "hide-output"] alt="The smallest and the largest distance of eight random slots against the number of their units, both axes logarithmic: the two curves rise and come close to each other"
+# %% tags=["hide-input", "hide-output"] alt="Left: the smallest and the largest distance of eight random slots against the number of their units, both axes logarithmic; both curves rise, and the larger one less steeply. Right: the ratio of the two falls towards 1 where all units are drawn independently; where each slot has only two numbers, mixed into all units, it falls up to four units, and then hardly"
 # Draws the smallest and the largest distance for slots of more and more units
-units, smallest, largest = 2 ** np.arange(9), [], []
+units, medians = 2 ** np.arange(9), []
 for F in units:
-    memory = np.random.default_rng(F).normal(size=(8, F))
-    pairs = np.sqrt(ex.squared_distances(memory))[np.triu_indices(8, k=1)]
-    smallest.append(pairs.min())
-    largest.append(pairs.max())
-figure, panel = plt.subplots(figsize=(6, 3))
-panel.loglog(units, smallest, "o-", base=2, label="smallest")
-panel.loglog(units, largest, "o-", base=2, label="largest")
+    rng_F = np.random.default_rng(F)
+    free = rng_F.normal(size=(100, 8, F))  # 100 memories
+    mixed = rng_F.normal(size=(100, 8, 2)) @ rng_F.normal(size=(100, 2, F))
+    distance = np.sqrt(ex.squared_distances(np.stack([free, mixed])))
+    i, j = np.triu_indices(8, k=1)
+    pairs = distance[..., i, j]  # (2, 100, 28)
+    low, high = pairs.min(axis=-1), pairs.max(axis=-1)
+    medians.append(np.median([low, high, high - low, high / low], axis=-1))
+smallest, largest, difference, ratio = np.moveaxis(medians, 0, -1)  # each (2, 9)
+figure, (panel, ratios) = plt.subplots(1, 2, figsize=(9, 3))
+panel.loglog(units, smallest[0], "o-", base=2, label="smallest")
+panel.loglog(units, largest[0], "o-", base=2, label="largest")
 panel.set(xlabel="units of a slot", ylabel="distance of two slots")
+ratios.loglog(units, ratio[0], "o-", base=2, label="all units independent")
+ratios.loglog(units, ratio[1], "o-", base=2, label="two numbers, mixed")
+ratios.set(xlabel="units of a slot", ylabel="largest / smallest")
 panel.legend()
+ratios.legend()
 plt.show()
-for k in (0, 4, 8):
-    ratio = largest[k] / smallest[k]
-    print(f"{units[k]:3} units: the largest is {ratio:.1f} times the smallest")
+print("medians of 100 memories     independent       two numbers, mixed")
+print("                        ratio    difference          ratio")
+for k in (0, 2, 4, 8):
+    numbers = f"{ratio[0, k]:8.1f} {difference[0, k]:11.1f} {ratio[1, k]:17.1f}"
+    print(f"{units[k]:3} units {' ' * 10} {numbers}")
 
 # %% [markdown]
-# In this one draw the two come closer and closer to each other. So with many units, who
-# is nearest to whom is a matter of small differences. (Chapter 13 meets that again.)
+# Drawn are medians of 100 memories of normal numbers. The largest distance becomes ever
+# fewer times the smallest, but their difference does not shrink. So where units are
+# drawn independently, who is nearest to whom is a matter of differences that are small
+# beside the distances. (Chapter 13 meets that again.) Units that hang together need not
+# do so: where each slot has only two numbers, which are mixed into all of its units,
+# the ratio hardly falls any more from four units on.
 #
 # ## Batches first, and one matrix for all slots
 #
 # Examples of a batch get an axis of their own, which always comes first: `(B, N, F)`.
 # Code for one memory works for the whole batch unchanged, if it counts from the end.
 # The same goes for products. `@` multiplies the *last two* axes, and broadcasts all
-# before:
+# before. (A vector has only one: `slot @ W` is a vector again, and `x @ y` of two
+# vectors is one number, the sum of their products.)
 
 # %%
 batch = rng.normal(size=(2, 3, 5))  # B = 2 memories
@@ -248,12 +274,14 @@ print(projected.shape, "- the same as slot by slot:", same)
 # The same `W` multiplied every slot of every example. Therefore "we can modify the
 # number of memories without affecting the number of parameters" (section 3.3): the
 # number of slots is not the size of any axis of `W`. Where the paper writes $W x$ for a
-# column $x$, the code says `x @ W`.
+# column $x$, the code says `x @ W`, with a `W` that is the paper's transposed.
 #
-# `np.einsum` is a product with named axes. `"bnf,fk->bnk"` is the one above: letters
-# that stand on both sides are multiplied entry by entry, and a letter that is missing
-# on the right is summed over. `"bnf,bmf->bnm"` compares every slot with every other;
-# `"bnf->bn"` is a sum over units.
+# `np.einsum` is a product with named axes. `"bnf,fk->bnk"` is the one above. A letter
+# is an axis. In front of the arrow, a letter that both arrays have, such as `f`, runs
+# along both together; letters that only one of them has, such as `n` and `k`, make all
+# pairs. The entries are multiplied, and a letter that is missing behind the arrow is
+# summed over. `"bnf,bmf->bnm"` compares every slot with every other; `"bnf->bn"` is a
+# sum over units.
 #
 # **Exercise 3.** Attention has several heads, each with a matrix of its own. Multiply
 # every slot of every example by the matrix of every head, twice: once with a new axis
@@ -282,8 +310,9 @@ ex.project.check(project_by_names)
 #
 # In the computer's memory an array is one long row of numbers, and a note on how to
 # walk through it, its *strides*: how many places to step for the next row, and how many
-# for the next column. `reshape`, `swapaxes` and slices mostly make a new note about the
-# same numbers: a *view*. If you write into a view, you write into the original:
+# for the next column. `swapaxes` and slices make a new note about the same numbers: a
+# *view*. `reshape` does so wherever it can. If you write into a view, you write into
+# the original:
 
 # %%
 M = np.arange(6.0).reshape(2, 3)
@@ -299,8 +328,8 @@ print("the same memory:", np.shares_memory(M, view))
 # `reshape` cuts the row of numbers in order, the last axis fastest. Exchanging axes
 # walks through the same row in another order. Here are two slots of six units, the
 # results of three heads side by side. You want an axis for the heads: cut the last axis
-# in two, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. If you reshape to
-# `(H, N, V)` at once, you get the right shape and the wrong contents:
+# in two, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. What if you reshape to
+# `(H, N, V)` at once? **Write down first:** which four numbers does head 0 hold then?
 
 # %%
 N, H, V = 2, 3, 2
@@ -308,7 +337,7 @@ together = np.arange(N * H * V).reshape(N, H * V)
 good = together.reshape(N, H, V).swapaxes(0, 1)  # (H, N, V)
 bad = together.reshape(H, N, V)
 
-# %% tags=["hide-input"] alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours"
+# %% tags=["hide-input", "hide-output"] alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours"
 # Draws the three arrays, a colour for each head
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.3), width_ratios=[1.1, 1, 1])
 for panel, stack, title in (
@@ -330,7 +359,10 @@ for panel, stack, title in (
 plt.show()
 
 # %% [markdown]
-# **Exercise 4.** Do the same for a batch.
+# Reshaped at once, head 0 holds 0 to 3: numbers of two heads, and none of slot 1. The
+# shape is right and the contents are wrong.
+#
+# **Exercise 4.** Cut and exchange for a batch.
 
 
 # %%
@@ -364,7 +396,7 @@ ex.one_hot.check(one_hot)
 # 1 is a softer way of pointing. Attention (chapter 6) computes such rows.
 
 # %%
-M = rng.normal(size=(3, 4)).round(1) + 0.0
+M = rng.normal(size=(3, 4)).round(1) + 0.0  # adding 0.0 makes 0 of -0
 pointers = np.array([[0, 1, 0], [0.5, 0, 0.5]])  # slot 1; half of 0, half of 2
 print(M)
 print("picked:")
@@ -373,9 +405,9 @@ print(pointers @ M)
 # %% [markdown]
 # ## Several arrays as an index
 #
-# *Two* arrays of integers index the first two axes. They are broadcast together, and
-# each pair of integers names one place. On the left of `=` such an index says where to
-# write.
+# Two arrays of integers index the first two axes, three the first three. They are
+# broadcast together, and each pair or triple of integers names one place. On the left
+# of `=` such an index says where to write.
 
 # %%
 batch = rng.normal(size=(4, 3, 2)).round(1)  # four examples of three slots
@@ -391,9 +423,13 @@ print("one-hot, written in place:", np.array_equal(marks, ex.one_hot(labels, 5))
 
 # %% [markdown]
 # **Exercise 6.** Now answer chapter 0's question for a whole batch: which point is
-# number `n` in distance from point `m`? For a single example you would take row `m` of
-# the distances (exercise 2), and sort: `np.argsort` of `[30, 10, 20]` is `[1, 2, 0]`,
-# the places of the entries, the smallest entry first. The answer stands at place `n`.
+# number `n` in distance from point `m`? For a single example you would
+#
+# - take row `m` of the distances (exercise 2),
+# - sort: `np.argsort` of `[30, 10, 20]` is `[1, 2, 0]`, the places of the entries, the
+#   smallest entry first,
+# - and find the answer at place `n`.
+#
 # For a batch you need a row, and then a place, of *each* example: that takes two arrays
 # as an index, twice. No loop.
 
@@ -405,6 +441,15 @@ def nth_from(points, m, n):
 
 
 ex.nth_from.check(nth_from)
+
+# %% [markdown]
+# Here are 3,000 questions at once, answered by our solution:
+
+# %%
+many = rng.normal(size=(3000, 4, 2))
+m, n = rng.integers(4, size=(2, 3000))
+found = ex.nth_from(many, m, n)
+print(found.shape, "- from point", m[0], "the point number", n[0], "is", found[0])
 
 # %% [markdown]
 # ## In the package
@@ -422,18 +467,20 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 #   front, so count from the end.
 # - An axis that you sum over goes away. `keepdims=True` keeps it with size 1.
 # - Shapes are aligned from the right. A square array hides mistakes: test with sizes
-#   that all differ. Where they cannot differ, test values.
+#   that all differ. And always test values, too: a wrong `reshape` has the right shape
+#   at all sizes.
 # - `reshape` cuts, `swapaxes` exchanges. A view shares its numbers with the original.
 #
 # **Further.** In which of the first five exercises can a mistake leave the shape as it
 # is, if all arrays are square? `M[..., :, None, :] - M[..., None, :, :]` makes `N`
 # times as many numbers as `M` has: how can you get squared distances from one matrix
-# product instead, and what do you lose in rounding? Why does reshaping the transpose of
-# a matrix have to copy?
+# product instead, and what do you lose in rounding? Why does flattening the transpose
+# of a matrix have to copy?
 
 # %% tags=["hide-cell"]
 # Answer 1
-# It can in all five. Each of these is wrong, and has the right shape:
+# It can in all five. Each of these is wrong, and has the right shape. (The wrong
+# reshape of exercise 4, x.reshape(B, H, N, -1), needs no square for that.)
 M = rng.normal(size=(3, 3, 3))
 for right, wrong in (
     (ex.centred(M), M - M.mean(axis=-1)),
@@ -459,9 +506,11 @@ for far in (0.0, 1e4, 1e8):
 
 # %% tags=["hide-cell"]
 # Answer 3
-# A reshape reads the entries in the order of the axes. In the transpose that
+# A flattened array has the entries in the order of the axes. In the transpose that
 # order is not the one in memory, and no steps from entry to entry, the same all along
-# an axis, walk through it. A view needs such steps (strides), so NumPy copies.
+# an axis, walk through it. A view needs such steps (strides), so NumPy copies. Where a
+# reshape only adds an axis, the steps are there, and it gives a view.
 matrix = np.arange(6.0).reshape(2, 3)
-print(np.shares_memory(matrix, matrix.T), np.shares_memory(matrix, matrix.T.reshape(6)))
+for array in (matrix.T, matrix.T.reshape(3, 1, 2), matrix.T.reshape(6)):
+    print(array.shape, "a view:", np.shares_memory(matrix, array))
 print("strides:", matrix.strides, matrix.T.strides, "in bytes")

@@ -450,9 +450,9 @@ def my_puzzle(seed, panel):
 
     def near(x): return (x[:, None] - x) ** 2 < 9  # fmt: skip
 
-    x = np.random.default_rng(seed).integers(10, size=8)
+    x = np.random.default_rng(seed).integers(20, size=8)
     panel.imshow(near(x), cmap="Greys")
-    panel.set(xlabel="this number", ylabel="and this one")
+    panel.set(xlabel="a number", ylabel="another", title="dark: less than 3 apart")
     panel.set_xticks(range(8), x)
     panel.set_yticks(range(8), x)
     return near, (x,)
