@@ -77,8 +77,9 @@ class Grids:
     def __repr__(self) -> str:
         text = f"case {self.case}"
         for name, grid in self.grids:
-            look = {"precision": 3, "separator": ", ", "prefix": f"{name}: "}
-            text += f"\n{name}: {np.array2string(grid, **look)}"
+            head = f"{name}: "
+            text += f"\n{head}"
+            text += np.array2string(grid, precision=3, separator=", ", prefix=head)
         return text
 
 
