@@ -51,7 +51,7 @@ def costs(n):
     show=".0%",
 )
 def details():
-    """With all details the agent turns the right way in {all details, all:.0%} of all
+    """With all details the agent turns correctly in {all details, all:.0%} of all
     episodes of the training, and in {all details, last:.0%} of the last.
 
     Four of the five came back: both numbers of one epoch, and both of the ratio that is
@@ -82,8 +82,8 @@ NEW_SEEDS = range(24, 48)  # seeds 0 to 2 choose each kind's rate
     show=".0%",
 )
 def beside_one_step():
-    """At the best of three rates, which seeds 0 to 2 chose, 24 new seeds turn the right
-    way in {PPO:.0%} of the last episodes with PPO (rate {PPO, rate:.2g}), in
+    """At the best of three rates, which seeds 0 to 2 chose, 24 new seeds turn
+    correctly in {PPO:.0%} of the last episodes with PPO (rate {PPO, rate:.2g}), in
     {PPO, one step:.0%} with PPO but one step a trajectory (rate
     {PPO, one step, rate:.2g}), and in {chapter 21:.0%} with chapter 21's update (rate
     {chapter 21, rate:.2g}).

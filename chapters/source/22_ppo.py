@@ -276,7 +276,7 @@ ppo_update = ex.ppo_update.yours(ppo_update)
 #
 # The maze is chapter 21's: a sign, three steps, a junction. There the LSTM had 300
 # updates of 512 steps. Now it gets 60. **Write down first:** in what share of the last
-# episodes does it turn the right way, with PPO and with chapter 21's `update`?
+# episodes does it turn correctly, with PPO and with chapter 21's `update`?
 
 
 # %%
@@ -311,7 +311,7 @@ def beginning(seed, details):
 
 
 def train(seed, details, rate=0.01):
-    """The share of right turns with PPO, update by update, over five of them."""
+    """The share of correct turns with PPO, update by update, over five of them."""
     world, agent, adam, rng, now = beginning(seed, details)
     lines = []
     for k in range(UPDATES):
@@ -340,7 +340,7 @@ def train_before(seed, rate=0.01):
     return smooth(lines, 5)[1]
 
 
-# %% tags=["hide-input", "hide-output"] alt="The share of right turns against steps in the maze, three seeds each. With PPO all three rise to one; with the update of chapter 21 they are lower at the end of the same steps"
+# %% tags=["hide-input", "hide-output"] alt="The share of correct turns against steps in the maze, three seeds each. With PPO all three rise to one; with the update of chapter 21 they are lower at the end of the same steps"
 # Trains three seeds each, and draws them
 runs = {
     "PPO": [train(seed, Details()) for seed in range(3)],
@@ -352,13 +352,13 @@ for number, (name, curves) in enumerate(runs.items()):
         steps = B * T * (np.arange(len(curve)) + UPDATES - len(curve) + 1)
         panel.plot(steps, curve, color=f"C{number}", label=None if seed else name)
     print(f"{name}:", ", ".join(f"{curve[-1]:.0%}" for curve in curves))
-panel.set(xlabel="steps", ylabel="episodes with the right turn", ylim=(0, 1.03))
+panel.set(xlabel="steps", ylabel="episodes with the correct turn", ylim=(0, 1.03))
 panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
 # That is one rate and three seeds; of the eight seeds below one stops at 50 %. At the
-# best of three rates, which seeds 0 to 2 chose, 24 new seeds turn the right way in 91 %
+# best of three rates, which seeds 0 to 2 chose, 24 new seeds turn correctly in 91 %
 # (25 to 100) of the last episodes with PPO (rate 0.0033), in 36 % (29 to 42) with PPO
 # but one step a trajectory (rate 0.01), and in 53 % (27 to 97) with chapter 21's update
 # (rate 0.03).
@@ -385,16 +385,16 @@ plt.show()
 #
 # ## Which details mattered?
 #
-# Take seven of them away, each by itself, with eight seeds. Measure the share of right
-# turns over *all* the training, which is higher where learning is quicker or fails less
-# often, and at its end, over the *last* five updates. **Write down first:** which of
-# the seven in the next cell cost most?
+# Take seven of them away, each by itself, with eight seeds. Measure the share of
+# correct turns over *all* the training, which is higher where learning is quicker or
+# fails less often, and at its end, over the *last* five updates. **Write down first:**
+# which of the seven in the next cell cost most?
 
 # %% tags=["hide-output"]
 course.measured(22, "details")
 
 # %% [markdown]
-# With all details the agent turns the right way in 91 % (79 to 96) of all episodes of
+# With all details the agent turns correctly in 91 % (79 to 96) of all episodes of
 # the training, and in 94 % (50 to 100) of the last.
 #
 # These are seeds 16 to 23. Before them we had looked at sixteen others. On the first
