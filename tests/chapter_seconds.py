@@ -3,7 +3,8 @@
     python chapter_seconds.py NUMBER ...
 
 A line of JSON for each chapter: its number, the seconds that the processor worked on
-its cells, and the errors, each with the number of its cell.
+its cells, and the errors, each with the number of its cell. Each cell's seconds are
+also told on stderr at once, for a chapter that does not come to its end.
 """
 
 import contextlib
@@ -42,6 +43,7 @@ def run(path, cpu):
         seconds.append(round(cpu() - start, 2))
         if error := done.error_before_exec or done.error_in_exec:
             errors.append([len(seconds), f"{type(error).__name__}: {error}"[:300]])
+        print(f"cell {len(seconds)}: {seconds[-1]} s", file=sys.stderr, flush=True)
     return {"chapter": path.name[:2], "seconds": seconds, "errors": errors}
 
 
