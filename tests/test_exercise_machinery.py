@@ -441,6 +441,7 @@ def test_an_answer_for_a_single_memory_is_told_where_it_goes_wrong():
     ):
         text = ex.judge(answer).text
         assert "\nIt goes wrong where there are leading axes, and is right" in text
+        assert text.endswith("Do you count axes from the end (-1 is the last)?")
 
 
 def test_nothing_is_said_of_factors_and_addends_that_do_not_exist():

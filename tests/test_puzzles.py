@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from tinyrmc.course.exercises import arrays
 from tinyrmc.course.exercises import puzzles as ex
 from tinyrmc.course.oneline import one_line
 
@@ -124,6 +125,18 @@ def test_right_numbers_found_in_another_way_are_refused_and_it_says_why():
 def test_wrong_numbers_come_first():
     verdict = ex.ones.judge(lambda n: np.zeros(n))
     assert verdict.text.startswith("the result is 0 at [0], expected 1")
+
+
+def test_an_axis_counted_from_the_front_is_told_and_nothing_forbidden_recommended():
+    for puzzle, answer in [
+        (ex.cumulative_sum, lambda x: np.tri(x.shape[0]) @ x),
+        (ex.changes, lambda x: (np.eye(len(x)) - np.eye(len(x), k=-1)) @ x),
+        (ex.shuffle, lambda M, order: (order[:, None] == np.arange(len(M))) * 1.0 @ M),
+        (ex.unshuffle, lambda M, order: 1.0 * (np.c_[: len(M)] == order) @ M),
+    ]:
+        text = puzzle.judge(answer).text
+        assert "Do you count axes from the end" in text and "swapaxes" not in text
+    assert ".swapaxes(-1, -2) turns" in arrays.project.judge(lambda M, W: W @ M).text
 
 
 def test_a_lambda_and_a_text_about_the_function_are_taken():

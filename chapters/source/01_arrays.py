@@ -130,9 +130,10 @@ plt.show()
 
 # %% [markdown]
 # There is a trap. With as many slots as units, a shape that should not fit does fit,
-# and NumPy says nothing. Subtract the mean from every slot, and forget `keepdims`:
+# and NumPy says nothing. Subtract the mean from every slot, and forget `keepdims`.
+# **Write down first:** are the means of the slots 0 then? If not, why?
 
-# %%
+# %% tags=["hide-output"]
 square = rng.normal(size=(4, 4))
 wrong = square - square.mean(axis=-1)  # (4, 4) with (4,): means along the columns
 right = square - square.mean(axis=-1, keepdims=True)  # (4, 4) with (4, 1)
@@ -237,6 +238,8 @@ panel.set(xlabel="units of a slot", ylabel="distance of two slots")
 ratios.loglog(units, ratio[0], "o-", base=2, label="all units independent")
 ratios.loglog(units, ratio[1], "o-", base=2, label="two numbers, mixed")
 ratios.set(xlabel="units of a slot", ylabel="largest / smallest")
+for axis in (panel.xaxis, panel.yaxis, ratios.xaxis, ratios.yaxis):
+    axis.set_major_formatter("{x:g}")  # 16, not 2 to the power of 4
 panel.legend()
 ratios.legend()
 plt.show()
@@ -249,10 +252,10 @@ for k in (0, 2, 4, 8):
 # %% [markdown]
 # Drawn are medians of 100 memories of normal numbers. The largest distance becomes ever
 # fewer times the smallest, but their difference does not shrink. So where units are
-# drawn independently, who is nearest to whom is a matter of differences that are small
-# beside the distances. (Chapter 13 meets that again.) Units that hang together need not
-# do so: where each slot has only two numbers, which are mixed into all of its units,
-# the ratio hardly falls any more from four units on.
+# many and drawn independently, who is nearest to whom is a matter of differences that
+# are small beside the distances. (Chapter 13 meets that again.) Where units depend on
+# each other, the ratio need not fall like that: where each slot has only two numbers,
+# which are mixed into all of its units, it hardly falls any more from four units on.
 #
 # ## Batches first, and one matrix for all slots
 #
@@ -312,12 +315,12 @@ ex.project.check(project_by_names)
 # walk through it, its *strides*: how many places to step for the next row, and how many
 # for the next column. `swapaxes` and slices make a new note about the same numbers: a
 # *view*. `reshape` does so wherever it can. If you write into a view, you write into
-# the original:
+# the original. **Write down first:** what does the next cell print for `M`?
 
-# %%
+# %% tags=["hide-output"]
 M = np.arange(6.0).reshape(2, 3)
 view = M.T  # (3, 2), rows and columns exchanged
-view[0, 1] = 100  # row 0, column 1 of the view: row 1, column 0 of M
+view[0, 1] = 100  # row 0, column 1 of the view
 print(M)
 for name, array in (("M", M), ("M.T", view)):
     strides = tuple(step // array.itemsize for step in array.strides)  # NumPy: in bytes
@@ -474,8 +477,9 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 # **Further.** In which of the first five exercises can a mistake leave the shape as it
 # is, if all arrays are square? `M[..., :, None, :] - M[..., None, :, :]` makes `N`
 # times as many numbers as `M` has: how can you get squared distances from one matrix
-# product instead, and what do you lose in rounding? Why does flattening the transpose
-# of a matrix have to copy?
+# product instead, and what do you lose in rounding? (Exercise 2 accepts that way, too:
+# none of its cases loses so much.) Why does flattening the transpose of a matrix have
+# to copy?
 
 # %% tags=["hide-cell"]
 # Answer 1

@@ -8,12 +8,13 @@
 # on how many cores. You use that freedom here. The numbers stay the same, up to
 # rounding; mostly you wait less for them.
 #
-# What is there to gain? Near the end a table has each device of this chapter, what it
-# saves, and the time of a whole step. First look at the package beside other libraries:
-# the project's benchmark times one training step of the same network from the same
-# weights, on one core of an AMD EPYC (Zen 4), a virtual machine: do not trust the bars
-# to two digits. `tinyrmc` is NumPy, `compiled` has the loops that come below. On other
-# processors the lead is larger, or smaller, or gone ([speed](../benchmarks/speed.md)).
+# What is there to gain? Near the end a table has each device of this chapter (a way to
+# save time or memory; no GPU is meant), what it saves, and the time of a whole step.
+# First look at the package beside other libraries: the project's benchmark times one
+# training step of the same network from the same weights, on one core of an AMD EPYC
+# (Zen 4), a virtual machine: do not trust the bars to two digits. `tinyrmc` is NumPy,
+# `compiled` has the loops that come below. On other processors the lead is larger, or
+# smaller, or gone ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib
@@ -295,13 +296,14 @@ print("ratio", *(f"{found['numpy'][1] / seconds:.2f}" for _, seconds in found.va
 #
 # $$f_{i,t} = W^f x_t + U^f h_{i,t-1} + b^f \tag{4}$$
 #
-# Only the second term has to wait. The others need the inputs alone, so you can compute
-# them for all $T$ steps at once: one product over $T B$ rows in place of $T$ products
-# over $B$. A call of the core runs six linear layers: one for the input, one for
-# queries, keys and values, two in the MLP, and for the gates one of the input and one
-# of the memory. So eight steps run 48, and one more for the first memory, which all
-# examples share. `unroll` moves the two out that see inputs alone. **Write down
-# first:** how many will it run?
+# Only the second term has to wait. (The released core, which runs below, has
+# $\tanh(m_{i,t-1})$ in the place of $h_{i,t-1}$: it waits as well.) The others need the
+# inputs alone, so you can compute them for all $T$ steps at once: one product over
+# $T B$ rows in place of $T$ products over $B$. A call of the core runs six linear
+# layers: one for the input, one for queries, keys and values, two in the MLP, and for
+# the gates one of the input and one of the memory. So eight steps run 48, and one more
+# for the first memory, which all examples share. `unroll` moves the two out that see
+# inputs alone. **Write down first:** how many will it run?
 
 
 # %% tags=["hide-output"]
@@ -438,8 +440,10 @@ for name, seconds in least(5, **pieces).items():
     print(f"{name}: {1e3 * seconds:.1f} ms")
 
 # %% [markdown]
-# Training takes 256 examples. We chose that: smaller pieces than 128 gained less than
-# 2 % ([speed](../benchmarks/speed.md)), and larger ones cost memory.
+# We have no record of these times to set beside yours. Training takes pieces of 256
+# examples. We chose that: pieces smaller than 128 gained less than 2 %
+# ([speed](../benchmarks/speed.md)), and larger ones cost memory. Of 256 against 128 we
+# have no record.
 #
 # With pieces the mean can go wrong. A loss is a mean over examples that have a target,
 # and not all pieces have as many. So each gives a *sum* and a *count*.
@@ -583,10 +587,13 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 # %% [markdown]
 # ## What each is worth
 #
-# Here is the network of this chapter with 128 examples, and the time of a whole step on
-# one core of the first EPYC. Workers were timed on the other one, and a softmax alone
-# on a Xeon, once. *Not measured* means that no record tells; your clock above may.
-# **Write down first:** which device saves most on one core?
+# Here is the network of this chapter with 128 examples, and the time of a whole step.
+# Compiled bodies were timed on one core of the first EPYC, workers on the other one,
+# and a softmax alone on a Xeon, once. The rows of derivatives by hand and of pieces
+# under 128 are from the speed page: it names no processor for them and, for pieces, no
+# size of the network; and the derivatives were timed in an older state of the code.
+# *Not measured* means that no record tells; your clock above may. **Write down first:**
+# which device saves most on one core?
 
 # %% tags=["hide-output"]
 small = next(row for row in timed if row["work"] == "small")
@@ -642,14 +649,16 @@ for row in timed:
 #   more than a third of the time. Save for backward what the formula needs, and nothing
 #   else. And check it.
 # - A compiled loop takes a row through the whole formula while it lies in the cache.
-#   The recorded step took a quarter less time.
+#   The recorded steps of this memory took a tenth (8 slots of 256 units) to a quarter
+#   (8 slots of 64) less time.
 # - What the memory before does not enter can be computed before the loop, for all steps
 #   at once. That saves calls; that it saves time was not shown.
 # - Pieces save memory: the tape holds one at a time. They hand on sums and counts. In
 #   the toy of a cache they also save loads; a real step gained less than 2 % from
 #   pieces under 128 examples.
 # - Training shares the cores once: workers on the outside, one BLAS thread inside. Four
-#   processes took less than half the time of one, not a quarter.
+#   processes took about 0.43 of the time of one (medians; in three of nine rounds a
+#   half or a little more), not a quarter.
 #
 # **Further.** RMS norm's derivative has no part along one direction. Which one, and
 # why? In the picture of the cache, what changes if each operation goes over the array

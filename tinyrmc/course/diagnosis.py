@@ -30,6 +30,7 @@ from .compare import Demand, agree, numbers
 
 Function = Callable[..., Any]
 Pair = tuple[Any, Any]  # what is found, and what is right
+FROM_THE_END = "Do you count axes from the end (-1 is the last)?"
 
 
 def diagnose(
@@ -51,7 +52,7 @@ def diagnose(
             made = f"It is right except {' and '.join(dict.fromkeys(about))}. "
         stacks = _which_cases(wrong, cases, error_patterns.OF_STACKS)
         if stacks and not made:
-            return stacks
+            return f"{stacks}. {FROM_THE_END}"
         sound = [k for k, each in enumerate(given) if not isinstance(each, Exception)]
         pairs, of = [pairs[k] for k in sound], [cases[k] for k in sound]
         # Where chance is allowed for, much is alike.
@@ -67,6 +68,7 @@ def diagnose(
             )
             for words in likenesses:
                 return f"{made}It looks as if {words}"
+    made += FROM_THE_END * ("leading axes" in made)
     return made.strip() or _which_cases(wrong, cases, error_patterns.OF_CASES)
 
 

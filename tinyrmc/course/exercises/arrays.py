@@ -18,8 +18,7 @@ from .experiments import Picture
         (1e4 + rng.normal(size=(2, 2, 6)),),
     ],
     hints=[
-        "The units of a slot lie along the last axis, axis=-1, however many axes stand "
-        "before it.",
+        "The units of a slot lie along the last axis, axis=-1, whatever is in front.",
         "Give the means the shape (..., N, 1), so that each is stretched along its own "
         "slot: keepdims=True.",
     ],
@@ -55,8 +54,7 @@ def centred(M):
         (np.ones((2, 3)) * 100 * rng.normal(size=3),),  # the same slot twice
     ],
     hints=[
-        "Give the memory one more axis in two ways, and let broadcasting pair every "
-        "slot with every other.",
+        "Give the memory one more axis in two ways: broadcasting then pairs all slots.",
         "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the "
         "one slot, M[..., None, :, :] the other.",
     ],
@@ -141,8 +139,7 @@ def _questions(rng, B, N, D):
         `[np.arange(B), m]`, and n likewise
             = ((points[:, :, None] - points[:, None])**2).sum(axis=-1)[:, m].argsort(
                 axis=-1)[:, n]
-        points[:, m] takes all of m for every example; pair them: points[np.arange(B),
-        m]
+        points[:, m] takes all of m for each example: points[np.arange(B), m] pairs them
             points[rows, m][:, None] -> points[:, m]
         you answer all questions for each example: the index of the rows is missing
             nearest_first[rows, n] -> nearest_first[:, n]
@@ -171,12 +168,10 @@ def _wide_slots(rng, B, N, H, V):
     cases=each(_wide_slots, "2 3 4 5, 3 3 3 3, 1 4 2 2, 2 5 1 3, 2 1 3 2, 2 4 3 1"),
     hints=[
         "Two steps: cut the last axis into two, then exchange two axes.",
-        "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "
-        "heads.",
+        "x.reshape(B, N, H, V) cuts; .swapaxes(1, 2) exchanges slots and heads.",
     ],
     mistakes="""
-        you reshape to (B, H, N, V) at once, which deals pieces of slots out to the
-        wrong heads
+        you reshape to (B, H, N, V) at once, which gives heads pieces of other heads
             (B, N, H, -1).swapaxes(1, 2) -> (B, H, N, -1)
         each head gets every H-th unit, not a block of neighbours
             (B, N, H, -1).swapaxes(1, 2) -> (B, N, -1, H).transpose(0, 3, 1, 2)
@@ -201,8 +196,7 @@ def split_heads(x, H):
         (np.array([], dtype=int), 2),
     ],
     hints=[
-        "The rows of the identity matrix, np.eye(size), are all the one-hot vectors "
-        "there are.",
+        "The rows of the identity matrix, np.eye(size), are the one-hot vectors.",
         "An array of integers as an index picks rows. The result has the shape of the "
         "integers, followed by that of a row.",
     ],

@@ -420,7 +420,11 @@ class Exercise:
             raise Wrong("it raises NotImplementedError") from problem
         except Exception as problem:
             says = f": {problem}" if str(problem) else ""
-            where = line_of_error(problem.__traceback__) + remedy(problem)
+            where = line_of_error(problem.__traceback__)
+            tips = [tip for key, tip in REMEDIES.items() if key in str(problem)]
+            if tips:  # a puzzle, which has `words`, forbids what TURN recommends
+                tip = tips[0].replace(TURN if self.words else "", "")
+                where += f"\n({tip})"
             raise Wrong(f"it raises {type(problem).__name__}{says}{where}") from problem
         if found is None:
             if is_empty(answer):
@@ -538,11 +542,12 @@ def wrapped(text: str) -> str:
     )
 
 
+TURN = "; .swapaxes(-1, -2) turns a stack of matrices over"
 AT = (
     "@ wants the last axis of the left one as long as the last axis but one of the "
-    "right one; .swapaxes(-1, -2) turns a stack of matrices over"
+    f"right one{TURN}"
 )
-REMEDIES = {
+REMEDIES = {  # what to do about exceptions that many people meet
     "truth value of an array": (
         "if, and, or, max and min decide once for a whole array; np.where, &, |, "
         "np.maximum and np.minimum decide entry by entry"
@@ -563,13 +568,6 @@ REMEDIES = {
     "support item assignment": "leave what you were given; make a new list",
     "Node object at": "this node has got no gradient: it needs zeros of its shape",
 }
-
-
-def remedy(problem: Exception) -> str:
-    """A line on what to do about an exception, where many people meet it; or ""."""
-    return next(
-        (f"\n({says})" for key, says in REMEDIES.items() if key in str(problem)), ""
-    )
 
 
 def _source(function: Function) -> str:

@@ -32,6 +32,8 @@ from .used import used
             h - n -> h + n
         you treat the scale s as a constant
             - n * mean(h * n) ->
+        you add up h * n over the row, and do not take its mean
+            n * mean(h * n) -> n * (h * n).sum(axis=-1, keepdims=True)
         you forget the factor s before the bracket
             return s * -> return
         you take the row as it was before it was scaled, in place of n

@@ -329,6 +329,8 @@ def head_mask(F, H):
             = x[:, -1].copy()
         each one-hot row meets every sequence: it needs one more axis, (B, 1, T)
             = (np.arange(x.shape[1]) == lengths[:, None] - 1) @ x
+        every sequence gives the step at which the first one ends
+            = x[:, lengths[0] - 1].copy()
     """,
     anysize="x",
 )
@@ -356,6 +358,8 @@ def last_step(x, lengths):
             -i -> i
         the gates are coupled: what is written has 1 - sigmoid(f), not sigmoid(i)
             -i -> f
+        both gates are made of f; what is written has a gate of its own, i
+            -i -> -f
         the tanh is taken of the sum, not of what is new
             = np.tanh(M / (1 + np.exp(-f)) + new / (1 + np.exp(-i)))
         what is written lacks its tanh
