@@ -3,7 +3,7 @@
 import numpy as np
 from register import Chapter, by_chance, claim
 
-from tinyrmc import PaperRelationalMemory, RelationalMemory
+from tinyrmc import PaperRelationalMemory, RelationalMemory, course
 
 chapter = Chapter("11", "spreads state_of memory_of fresh after_fifty SIZES FORMS")
 KINDS = {"paper": PaperRelationalMemory, "released": RelationalMemory}
@@ -66,7 +66,7 @@ def frozen():
 
     The released share stays at {released, 256 times:.2f}.
 
-    (The random memory above has entries as large, {largest entry, 2 times.mean:.0f} and
+    The random memory above has entries as large, {largest entry, 2 times.mean:.0f} and
     {largest entry, 10 times.mean:.0f}, at twice and at ten times its size. There the
     share is {paper, 2 times:.2f} and {paper, 10 times:.2f}.
     """
@@ -92,9 +92,8 @@ def frozen():
             by_chance(n[f"released, bias {b}"], n[f"paper, bias {b}"]) <= 0.05
             for b in (1, 3, 5)
         )
-        and n["share, paper, bias 1"].high < 0.5
-        and n["share, paper, bias 3"].low < 0.2
-        and sorted(n["share, paper, bias 3"])[1] > 0.6
+        and n["frozen, paper, bias 1"].high < 0.05
+        and [round(x, 1) for x in sorted(n["frozen, paper, bias 3"])] == [0, 0.5, 0.6]
     ),
     show=".1f",
 )
@@ -104,14 +103,16 @@ def grows():
     entry is {released, bias 1:.1f}, the paper's {paper, bias 1:.1f}; with a bias of 3
     it is {released, bias 3:.1f}, the paper's {paper, bias 3:.1f}.
 
-    in the mean of all steps from the 51st on, the largest share is
-    {share, paper, bias 1:.2f} with a bias of 1, so in none of the three draws is
-    attention frozen. With a bias of 3 it is {share, paper, bias 3:.2f}
+    from the 51st step on, the largest share is above 0.95 in
+    {frozen, paper, bias 1:.0%} of all rows with a bias of 1 and in
+    {frozen, paper, bias 3:.0%} with a bias of 3.
+
+    (Its mean is {share, paper, bias 1:.2f} and {share, paper, bias 3:.2f}.
     """
     found = {}
     for bias in (1, 3, 5):
         for name in KINDS:
-            largest, shares = [], []
+            largest, shares, frozen = [], [], []
             for seed in SEEDS:
                 core = chapter.fresh(name, *SIZE, float(bias), seed)
                 rng = np.random.default_rng([11, seed])
@@ -120,25 +121,38 @@ def grows():
                     _, state = core(x, state, trace)
                     most = max(most, abs(chapter.memory_of(state)).max())
                 largest.append(most)
-                late = [each["attention"].max(axis=-1) for each in trace[50:]]
-                shares.append(np.mean(late))
+                late = np.array([e["attention"].max(axis=-1) for e in trace[50:]])
+                shares.append(late.mean())
+                frozen.append((late > 0.95).mean())
             found[f"{name}, bias {bias}"] = largest
             found[f"share, {name}, bias {bias}"] = shares
+            found[f"frozen, {name}, bias {bias}"] = frozen
     return found
 
 
 @claim(
-    lambda n: all(
-        by_chance(n[f"{size}: {more}"], n[f"{size}: {less}"]) <= 0.05
-        for size in ("6 x 16", "4 x 64")
-        for more, less in (
-            ("paper, bias 3", "paper, bias 1"),
-            ("paper, residual put in, bias 1", "paper, bias 1"),
-            ("paper, residual put in, bias 3", "paper, residual put in, bias 1"),
-            ("released, no residual, bias 3", "released, no residual, bias 1"),
-            ("released, no residual, bias 1", "paper, bias 1"),
-            ("released, bias 1", "released, no residual, bias 3"),
+    lambda n: (
+        all(
+            by_chance(n[f"{size}: {more}"], n[f"{size}: {less}"]) <= 0.05
+            for size in ("6 x 16", "4 x 64")
+            for more, less in (
+                ("paper, bias 3", "paper, bias 1"),
+                ("paper, residual put in, bias 1", "paper, bias 1"),
+                ("paper, residual put in, bias 3", "paper, residual put in, bias 1"),
+                ("released, no residual, bias 3", "released, no residual, bias 1"),
+                ("released, no residual, bias 1", "paper, bias 1"),
+                ("released, bias 1", "released, no residual, bias 3"),
+            )
         )
+        and sum(
+            np.greater(n[f"{put_in}, bias 3"], np.maximum(*alone)).sum()
+            for put_in, without in (
+                ("paper, residual put in", "paper"),
+                ("released", "released, no residual"),
+            )
+            for alone in [(n[f"{put_in}, bias 1"], n[f"{without}, bias 3"])]
+        )
+        == 10
     ),
     show=".0e",
 )
@@ -169,7 +183,7 @@ def bias_or_residual():
                 sum(x < 0.1 for x in n[f"{name}, bias {bias}, after {t}"])
                 for t in (50, 100, 200)
             ]
-            for name in ("random", "identity", "put in", "paper")
+            for name in ("random", "identity", "put in", "no residual", "paper")
             for bias in (1, 3)
         }
         == {
@@ -177,21 +191,30 @@ def bias_or_residual():
             "paper, bias 3": [7, 7, 10],
             "put in, bias 1": [4, 9, 9],
             "put in, bias 3": [0, 0, 1],
+            "no residual, bias 1": [10, 10, 10],
+            "no residual, bias 3": [8, 10, 10],
             "random, bias 1": [0, 5, 6],
             "random, bias 3": [0, 0, 0],
             "identity, bias 1": [3, 4, 4],
             "identity, bias 3": [1, 0, 0],
         }
         and all(
-            by_chance(n[f"put in, bias {b}, after 50"], n[f"paper, bias {b}, after 50"])
-            <= 0.05
-            for b in (1, 3)
+            by_chance(n[f"{more}, after 50"], n[f"{less}, after 50"]) <= 0.05
+            for more, less in (
+                ("put in, bias 1", "paper, bias 1"),
+                ("put in, bias 3", "paper, bias 3"),
+                ("paper, bias 3", "paper, bias 1"),
+                ("put in, bias 3", "put in, bias 1"),
+                ("random, bias 3", "random, bias 1"),
+            )
         )
-        and all(
-            by_chance(n[f"{name}, bias 3, after 50"], n[f"{name}, bias 1, after 50"])
-            <= 0.05
-            for name in ("paper", "put in", "random")
-        )
+        and [
+            np.greater(
+                n[f"random, bias 1, after {t}"], n[f"no residual, bias 3, after {t}"]
+            ).sum()
+            for t in (50, 200)
+        ]
+        == [10, 4]
         and all(
             by_chance(n[f"{one}, after 50"], n[f"{other}, after 50"]) > 0.05
             for one, other in (
@@ -208,6 +231,8 @@ def later():
 
     | the nine equations | 10, 10, 10 | 7, 7, 10 |
     | the same, residual and norm put in | 4, 9, 9 | 0, 0, 1 |
+    | the released core without its residual, from random numbers | 10, 10, 10 |
+    8, 10, 10 |
     | the released core, from random numbers | 0, 5, 6 | 0, 0, 0 |
     | the same, from its own first memory | 3, 4, 4 | 1, 0, 0 |
 
@@ -221,6 +246,7 @@ def later():
             ("random", "released", m),
             ("identity", "released", np.eye(N, F)[None]),
             ("put in", "paper, residual put in", m),
+            ("no residual", "released, no residual", m),
             ("paper", "paper", m),
         ):
             for bias in (1, 3):
@@ -229,4 +255,22 @@ def later():
                 for t in (50, 100, 200):
                     key = f"{name}, bias {bias}, after {t}"
                     found.setdefault(key, []).append(spreads[t])
+    return found
+
+
+@claim(
+    lambda n: (
+        max(n["paper"].high, n["released, without the norm"].high) < 0.51
+        and min(n["paper, with the norm"].low, n["released"].low) > 0.74
+    )
+)
+def norm_in_a_training():
+    """With up to four vectors, 3,000 steps and three seeds each, at the one rate that
+    was tried, the nine equations end at {paper:.0%} without this norm and at
+    {paper, with the norm:.0%} with it, the released form at
+    {released, without the norm:.0%} and at {released:.0%}.
+    """
+    found = {}
+    for run in course.summary("inside")["inside"]:
+        found.setdefault(run["form"], []).append(run["test_accuracy"])
     return found
