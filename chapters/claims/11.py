@@ -55,8 +55,7 @@ def apart():
     lambda n: (
         n["paper, 256 times"].low > 0.95
         and n["paper, 10 times"].low > 0.95
-        and 0.5 < n["paper, 2 times"].low
-        and n["paper, 2 times"].high < 0.75
+        and 0.5 < n["paper, 2 times"].low < n["paper, 2 times"].high < 0.75
         and n["released, 256 times"].high < n["released, 1 times"].high + 0.1
     )
 )
@@ -81,8 +80,7 @@ def frozen():
                 core(x, chapter.state_of(core, times * m), trace)
                 shares.append(trace[0]["attention"].max(axis=-1).mean())
                 largest.append(abs(times * m).max())
-            found[f"{name}, {words}"] = shares
-            found[f"largest entry, {words}"] = largest
+            found |= {f"{name}, {words}": shares, f"largest entry, {words}": largest}
     return found
 
 
@@ -90,9 +88,10 @@ def frozen():
     lambda n: (
         all(
             by_chance(n[f"released, bias {b}"], n[f"paper, bias {b}"]) <= 0.05
+            and n[f"frozen, released, bias {b}"].high == 0
             for b in (1, 3, 5)
         )
-        and n["frozen, paper, bias 1"].high < 0.05
+        and n["frozen, paper, bias 1"].high < 0.05 < n["frozen, paper, bias 5"].low
         and [round(x, 1) for x in sorted(n["frozen, paper, bias 3"])] == [0, 0.5, 0.6]
     ),
     show=".1f",
@@ -104,10 +103,11 @@ def grows():
     it is {released, bias 3:.1f}, the paper's {paper, bias 3:.1f}.
 
     from the 51st step on, the largest share is above 0.95 in
-    {frozen, paper, bias 1:.0%} of all rows with a bias of 1 and in
-    {frozen, paper, bias 3:.0%} with a bias of 3.
+    {frozen, paper, bias 1:.0%} of all rows with a bias of 1, in
+    {frozen, paper, bias 3:.0%} with a bias of 3, and in {frozen, paper, bias 5:.0%}
+    with a bias of 5.
 
-    (Its mean is {share, paper, bias 1:.2f} and {share, paper, bias 3:.2f}.
+    is {share, paper, bias 1:.2f} with a bias of 1 and {share, paper, bias 3:.2f} with a
     """
     found = {}
     for bias in (1, 3, 5):

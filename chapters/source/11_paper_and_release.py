@@ -5,7 +5,7 @@
 # sittings. You need chapter 10 (a step and its training).
 #
 # The authors have published the code of their core. It is not the network of the nine
-# equations, and the paper says so itself, below equation 9:
+# equations, and the paper hints at it, below equation 9:
 #
 # > In practice we did not find output gates necessary - please see the url in the
 # > footnote for our Tensorflow implementation of this model in the Sonnet library, and
@@ -197,10 +197,11 @@ plt.show()
 #
 # From random numbers, in 50 steps the spread falls to between 8e-07 and 1e-05 in the
 # paper's network and to 0.58 (0.17 to 0.91) in the released one, where one of three
-# draws did not fall. (The picture is a fourth draw of weights, inputs and memory.) From the identity, in this
-# one draw, it falls in both: in the paper's to 8e-08 after 50 steps, in the released
-# one to 0.05, and to 0.002 after 100. All this is with a *forget bias* $\tilde{b}^f$ of
-# 1, the usual one. (Chapter 9: it keeps the forget gate open.)
+# draws did not fall. (The picture is a fourth draw of weights, inputs and memory.)
+# From the identity, in this one draw, it falls in both: in the paper's to 8e-08 after
+# 50 steps, in the released one to 0.05, and to 0.002 after 100. All this is with a
+# *forget bias* $\tilde{b}^f$ of 1, the usual one. (Chapter 9: it keeps the forget gate
+# open.)
 #
 # ## What keeps slots apart longer
 #
@@ -298,7 +299,7 @@ for slots, units, heads in SIZES:
 # In the nine equations a larger forget bias alone keeps slots apart longer, and so does
 # the residual alone (put in with its norm). In the released core, in these 50 steps,
 # the residual does more than a bias of 3. And with both, slots stay furthest apart in
-# ten of the twelve pairs of a draw and a form that the cell has printed.
+# ten of twelve comparisons (two forms, six draws).
 #
 # Do they stay apart for good? In how many of ten draws is the spread below a tenth,
 # after 50, 100 and 200 steps (six slots of 16 units)?
@@ -316,8 +317,9 @@ for slots, units, heads in SIZES:
 # the two does more in the first 50 steps, ten draws do not tell. In the released core
 # the residual is ahead of a bias of 3 in all ten draws after 50 steps, and in four of
 # ten after 200: what keeps slots apart at first need not do so for long. With both,
-# slots have come together in one draw of ten after 200 steps, in the released core in
-# none. What that is worth in a training is another question, to which we come.
+# after 200 steps slots have come together in one of the nine equations' ten draws, and
+# in none of the released core's. What that is worth in a training is another question,
+# to which we come.
 #
 # **This is a good place to stop.**
 #
@@ -352,18 +354,18 @@ plt.show()
 # The paper's climbs from 0.30 (0.28 to 0.32) to 1.00 where the memory is 256 times as
 # large (three draws, other than the picture's). Where the largest share is 1, the
 # softmax has a derivative of nearly 0 (chapter 6): there attention is frozen. The
-# released share stays at 0.41 (0.37 to 0.49). Does a memory become so large in use? The
-# next section measures it.
+# released share stays at 0.41 (0.37 to 0.49). (Its norm cancels the factor.) Does a
+# memory become so large in use? The next section measures it.
 #
 # What is this row worth in a training? Chapter 13 (nth farthest) tells more. Its task:
 # a network reads a few random vectors, each with a label, and answers which of them is
 # number $n$ in distance from one that the question names. With up to four vectors,
 # 3,000 steps and three seeds each, at the one rate that was tried, the nine equations
 # end at 50 % (50 to 51) without this norm and at 81 % (80 to 81) with it, the released
-# form at 50 % (50 to 51) and at 78 % (75 to 84). (50 % is the floor: you know that the
-# nearest one is the one itself, and guess the rest. Attention freezes through queries
-# and keys. But in the nine equations a norm on these two alone left all three seeds at
-# the floor, and one on the values alone lifted one seed.)
+# form at 50 % (50 to 51) and at 78 % (75 to 84). (50 % is the lower of two floors: you
+# know that the nearest one is the one itself, and guess the rest. Attention freezes
+# through queries and keys. But in the nine equations a norm on these two alone left
+# all three seeds there, and one on the values alone lifted one seed.)
 #
 # The residual and its norm were tried in one run of each, which goes on to four vectors
 # when three numbers on a line are learnt. Without them the released form gets 75.8 %,
@@ -448,12 +450,14 @@ plt.show()
 #
 # And is the paper's attention frozen in these memories? In the same three draws, from
 # the 51st step on, the largest share is above 0.95 in 2 % (0 to 3) of all rows with a
-# bias of 1 and in 36 % (0 to 58) with a bias of 3. So with the usual bias attention hardly freezes, and with
-# a bias of 3 it does for about half of the rows in two of three draws. (Its mean is
-# 0.29 (0.18 to 0.40) and 0.56 (0.17 to 0.83). The random memory above has entries as
-# large, 5 and 24, at twice and at ten times its size. There the share is 0.63 (0.58 to
-# 0.71) and 0.98 (0.97 to 1.00). But its slots all differ. Where slots have come
-# together, as they do with a bias of 1, equal slots get equal shares.)
+# bias of 1, in 36 % (0 to 58) with a bias of 3, and in 70 % (27 to 98) with a bias of
+# 5. So with the usual bias attention hardly freezes, and with a larger one it may. In
+# the released core no row is above 0.95, with any of the three. (The mean of the
+# paper's largest share is 0.29 (0.18 to 0.40) with a bias of 1 and 0.56 (0.17 to 0.83)
+# with a bias of 3. The random memory above has entries as large, 5 and 24, at twice
+# and at ten times its size. There the share is 0.63 (0.58 to 0.71) and 0.98 (0.97 to
+# 1.00). But its slots all differ, and equal slots get equal shares, at most a sixth
+# each: beside them only the input can have nearly all.)
 #
 # ## In the package
 #
@@ -474,13 +478,16 @@ course.show(RelationalMemory._step, RelationalMemory._attend)
 #
 # ## Takeaways
 #
-# - The release is another network than the nine equations, as the paper says.
+# - The release is another network than the nine equations, as the paper hints.
 # - The first memory must tell slots apart. In fresh networks with a forget bias of 1
 #   slots came together without the residual; with it (put in with its norm), or with a
-#   bias of 3, they did so later or not within 200 steps, and with both hardly ever.
+#   bias of 3, they did so later or not within 200 steps, and with both, from random
+#   numbers, in one draw of twenty.
 # - In fresh networks, a norm on queries and keys keeps attention from freezing where a
-#   memory is made 256 times larger. A tanh on what is written bounds each step; how
-#   large the memory can become, the gates decide, above all the forget gate.
+#   memory is made 256 times larger. In a training it is the norm on queries, keys and
+#   values together that counted; freezing alone does not explain that. A tanh on what
+#   is written bounds each step; how large the memory can become, the gates decide,
+#   above all the forget gate.
 #
 # **Further.** With five slots of three units, which slots of the released core are
 # equal? Is there a first memory from which the paper's slots stay apart longer? Which
