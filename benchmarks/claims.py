@@ -194,7 +194,11 @@ FRONT: list[tuple[str, ...]] = [
     (
         "the same, all on the same examples, each at its best rate of those tried",
         "nth_farthest_fair | fair",
+        "linear attention | after | fair --model.core linear_attention "
+        "--model.hidden-size 128 --model.layers 2",
         "Transformer | after | fair --model.core transformer --model.hidden-size 128 "
+        "--model.layers 2 --train.learning-rate 0.003",
+        "delta rule | after | fair --model.core delta --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
         "LSTM | nth_farthest_fair | fair --model.core lstm",
     ),
