@@ -47,6 +47,7 @@ from tinyrmc.cli import (
     train,
 )
 from tinyrmc.cli.commands import run_main
+from tinyrmc.cores import registry
 from tinyrmc.results import plotting
 from tinyrmc.training import discovery
 from tinyrmc.training.run import Run
@@ -116,9 +117,14 @@ def few_words(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def nothing_within_reach(monkeypatch):
-    """Files beside a task that one test has loaded are no other test's."""
+    """Files beside a task, and cores, that one test has loaded are no other test's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(discovery, "reached", [])
+    monkeypatch.setattr(discovery, "_brought", {**discovery._brought})
+    monkeypatch.setattr(discovery, "_given", {*discovery._given})
+    cores = {**registry.cores()}
+    yield
+    registry.restore(cores)
 
 
 @pytest.fixture(autouse=True)

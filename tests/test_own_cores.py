@@ -80,11 +80,8 @@ def file(tmp_path, monkeypatch):
     (folder / "sizes.py").write_text("LEAST = 1\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    before, modules = {**registry.cores()}, {*sys.modules}
+    modules = {*sys.modules}
     yield folder / "mycores.py"
-    registry.restore(before)
-    discovery._brought.clear()
-    discovery._given.clear()
     for name in {*sys.modules} - modules:
         if name.startswith(discovery.PACKAGE) or name == "sizes":
             del sys.modules[name]
