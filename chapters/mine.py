@@ -46,7 +46,7 @@ def put_aside(mine: Path) -> Path:
     for k in range(1, 1_000_000):
         old = mine.with_name(f"{mine.stem}.before-{k}{mine.suffix}")
         try:
-            old.touch(exist_ok=False)  # ours, whoever else looks for a name now
+            old.touch(exist_ok=False)  # so that nobody else takes this name
         except FileExistsError:
             continue
         try:

@@ -22,6 +22,7 @@ import browser
 import in_browser
 import make_site
 import pytest
+from turns import rarely
 
 ROOT = Path(__file__).resolve().parent.parent
 LAPTOP, PHONE = (1280, 1000), (390, 844)
@@ -172,9 +173,7 @@ def own(path):
     return path.name in OWN or {"_static", in_browser.FOLDER} & {*path.parts}
 
 
-@pytest.fixture(
-    scope="session", params=["some", pytest.param("all", marks=pytest.mark.weekly)]
-)
+@pytest.fixture(scope="session", params=["some", *rarely(["all"])])
 def pages(website, address, window, request):
     """The browser's finds on every page, by the page's path; first on a laptop, then
     under "phone" on a phone. Of the pages of modules' sources, which are alike, one is

@@ -81,8 +81,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def unknown(found: Iterable[str], known: Iterable[str]) -> str:
-    """What is wrong with the keys of a file of ours, in words; "" if all are known. One
-    that is not might change what the others mean.
+    """A message on the first unknown key of one of our files; "" if all are known. An
+    unknown key might change what the others mean.
     """
     for name in found:
         if name not in known:

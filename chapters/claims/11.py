@@ -1,4 +1,6 @@
-"""Chapter 11: the paper against the release. All of fresh weights."""
+"""Chapter 11: the paper against the release. All but the last of fresh weights."""
+
+from itertools import permutations
 
 import numpy as np
 from register import Chapter, by_chance, claim
@@ -7,9 +9,8 @@ from tinyrmc import PaperRelationalMemory, RelationalMemory, course
 
 chapter = Chapter("11", "spreads state_of memory_of fresh after_fifty SIZES FORMS")
 KINDS = {"paper": PaperRelationalMemory, "released": RelationalMemory}
-D, N, F = 10, 6, 16
+D, N, F, SEEDS = 10, 6, 16, range(3)
 SIZE = N, F, 2
-SEEDS = range(3)
 
 
 @claim(
@@ -217,10 +218,7 @@ def bias_or_residual():
         == [10, 4]
         and all(
             by_chance(n[f"{one}, after 50"], n[f"{other}, after 50"]) > 0.05
-            for one, other in (
-                ("paper, bias 3", "put in, bias 1"),
-                ("put in, bias 1", "paper, bias 3"),
-            )
+            for one, other in permutations(("paper, bias 3", "put in, bias 1"))
         )
     ),
     show=".1e",
@@ -262,6 +260,8 @@ def later():
     lambda n: (
         max(n["paper"].high, n["released, without the norm"].high) < 0.51
         and min(n["paper, with the norm"].low, n["released"].low) > 0.74
+        and n["paper, the norm on queries and keys"].high < 0.52
+        and sum(x > 0.6 for x in n["paper, the norm on values"]) == 1
     )
 )
 def norm_in_a_training():

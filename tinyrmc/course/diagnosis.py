@@ -68,7 +68,7 @@ def diagnose(
             )
             for words in likenesses:
                 return f"{made}It looks as if {words}"
-    made += FROM_THE_END * ("leading axes" in made)
+    made += FROM_THE_END * bool(stacks)
     return made.strip() or _which_cases(wrong, cases, error_patterns.OF_CASES)
 
 

@@ -158,7 +158,7 @@ class Module:
 
 
 def _methods(kind: type) -> dict[str, Any]:
-    """What a class itself defines and can be called, or acts when it is read."""
+    """A class's own methods and properties, but `__init__`."""
     own = {k: x for k, x in vars(kind).items() if callable(x) or hasattr(x, "__get__")}
     return {name: x for name, x in own.items() if name != "__init__"}
 

@@ -348,7 +348,7 @@ def store(keys, values, beta=1.0, rule="delta"):
 
 
 def _with_picture(answer, store, seed):
-    """What `report` says of an experiment; `Wrong` if its picture lacks something."""
+    """The text of `report` on an experiment; `Wrong` if its picture is not complete."""
     from matplotlib.figure import Figure
 
     drawn, widths = [], set()

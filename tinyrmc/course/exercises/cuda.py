@@ -192,7 +192,7 @@ def add(a, b):
 
 
 def _reduced(answer, x, combine):
-    """What each thread gets, of x and then of -x, in the same shared memory."""
+    """Each thread's result for x, then for -x, in the same shared memory."""
     blocks, threads = x.shape
     found = np.full((2, blocks, threads), np.nan)
 

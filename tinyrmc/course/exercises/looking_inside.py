@@ -116,7 +116,7 @@ def _probed(rng, B, F, D, noise, *others):
     tolerance=1e-6,
 )
 def beyond_control(rows, controls, wanted):
-    """What a readout of `rows` explains, and how much of that is not the probe's own.
+    """How much a readout of `rows` explains, and how much more than controls do.
 
     rows (B, F); controls, a list of arrays (B, G), of networks that were not trained,
     each with a G of its own; wanted (B, D) -> the share that can be read from the rows,

@@ -148,7 +148,7 @@ def gae_advantages(rewards, values, following, terminated, ended, gamma, lam):
 
 
 def _loss_and_slope(answer, log_pi, log_mu, advantages, epsilon):
-    """What a loss is, and its gradient with respect to log_pi."""
+    """The loss, and its gradient with respect to log_pi."""
     taken = Parameter(log_pi)
     with Tape() as tape:
         loss = answer(taken, log_mu, advantages, epsilon)
@@ -284,7 +284,7 @@ def orthogonal(normal, gain):
 
 @dataclass(frozen=True)
 class Details:
-    """What PPO is made of, each part of which can be taken away."""
+    """The parts of PPO; you can take each of them away."""
 
     lam: float = 0.95
     """lambda of GAE; 1: returns, 0: one step and a value"""
