@@ -236,8 +236,12 @@ def after() -> str:
     """The cores that came after the RMC beside it, on all tasks that have been run."""
 
     def told(groups: list[Group]) -> str:
-        size = f"{groups[0]['parameters']:,} parameters, {seeds(groups[0])}"
-        return f"{spread(groups[0], groups[0]['result'])}<br>{size}"
+        shown = []
+        for g in groups:
+            of = g["config"]["train"]["learning_rate"]
+            rate = f" at {of:g}" if len(groups) > 1 else ""
+            shown.append(f"{spread(g, g['result'])}{rate}, {seeds(g)}")
+        return "<br>".join([*shown, f"{groups[0]['parameters']:,} parameters"])
 
     return _cores_by_tasks(False, told)
 

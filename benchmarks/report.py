@@ -210,8 +210,9 @@ def _after(rows):
     for row in rows:
         shown = []
         for x in row["lengths"]:
-            theirs, size = x.get("torch_seconds"), f"{x['bytes'] / 2**20:.3g}"
+            theirs, size = x.get("torch_seconds"), x["bytes"] / 2**20
             beside = f" ({milliseconds(theirs)})" if theirs else ""
+            size = f"{size:.3g}" if size < 100 else f"{size:,.0f}"
             shown.append(f"{milliseconds(x['seconds'])}{beside}, {size}")
         kept = [x for x in row["lengths"] if not x["every"]]
         first, last = kept[0], kept[-1]

@@ -353,10 +353,15 @@ def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
     assert pages.after() == pages.searched() == "Nothing has been run yet.\n"
-    tried = [group(0.006, s10=0.25), group(0.002, s0=0.5, s1=0.75, s10=1.0)]
+    tried = [
+        group(0.006, s10=0.25),
+        group(0.002, s0=0.5, s1=0.75, s10=1.0),
+        group(0.0007, s0=0.5),  # a second rate, for a closer look
+    ]
     (tmp_path / "after.json").write_text(json.dumps({"groups": tried}))
     told = {
-        pages.after: "62.5 % (50.0 to 75.0)<br>1,000 parameters, 2 seeds",
+        pages.after: "62.5 % (50.0 to 75.0) at 0.002, 2 seeds"
+        "<br>50.0 % at 0.0007, 1 seed<br>1,000 parameters",
         pages.searched: "0.002: 100.0 %<br>0.006: 25.0 %",
     }
     for page, words in told.items():
