@@ -200,6 +200,8 @@ FRONT: list[tuple[str, ...]] = [
         "--model.layers 2 --train.learning-rate 0.003",
         "delta rule | after | fair --model.core delta --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
+        "state space | after | fair --model.core ssm --model.hidden-size 112 "
+        "--model.layers 2",
         "LSTM | nth_farthest_fair | fair --model.core lstm",
     ),
     (
