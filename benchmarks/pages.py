@@ -265,9 +265,10 @@ def _cores_by_tasks(search: bool, told: Callable[[list[Group]], str]) -> str:
     """
     found: dict[str, dict[str, list[Group]]] = {}
     marks: dict[str, str] = {}
-    for name in ("nth_farthest_fair", "after"):
-        summary = read(name) if (RESULTS / f"{name}.json").exists() else {"groups": []}
-        for group in summary["groups"]:
+    for name in ("nth_farthest_fair", "nth_farthest_fair_rates", "after"):
+        summary = read(name) if (RESULTS / f"{name}.json").exists() else {}
+        swept = [one["group"] for one in summary.get("combinations", [])]
+        for group in summary.get("groups", swept):
             kept = [run for run in group["runs"] if (run["seed"] == SEARCH) == search]
             of = group["task"], group["preset"]
             columns = [column for column, what in AFTER.items() if what == of]
@@ -287,10 +288,11 @@ def _cores_by_tasks(search: bool, told: Callable[[list[Group]], str]) -> str:
 
 
 def _core_of(group: Group) -> str:
-    """A core's name, and which of its own switches are on."""
+    """A core's name, which of its own switches are on, and what it lacks."""
     model = group["config"]["model"]
     own = model.get(model["core"]) or {}
-    return " ".join([model["core"], *(name for name, x in own.items() if x is True)])
+    words = [model["core"], *(name for name, x in own.items() if x is True)]
+    return " ".join([*words, *["without convolution"] * (own.get("conv") == 1)])
 
 
 def _told(words: str) -> str:

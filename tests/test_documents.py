@@ -342,7 +342,7 @@ def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
             "result": "test_accuracy",
             "references": {"test_accuracy": {"keeping the last value": 0.25}},
             "config": {
-                "model": {"core": "delta", "delta": {"gated": True, "chunk": 32}},
+                "model": {"core": "delta", "delta": {"gated": True, "conv": 1}},
                 "train": {"learning_rate": rate},
             },
             "runs": [
@@ -358,6 +358,8 @@ def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
         group(0.002, s0=0.5, s1=0.75, s10=1.0),
         group(0.0007, s0=0.5),  # a second rate, for a closer look
     ]
+    swept = {"combinations": [{"group": tried.pop(0)}]}
+    (tmp_path / "nth_farthest_fair_rates.json").write_text(json.dumps(swept))
     (tmp_path / "after.json").write_text(json.dumps({"groups": tried}))
     told = {
         pages.after: "62.5 % (50.0 to 75.0) at 0.002, 2 seeds"
@@ -367,5 +369,5 @@ def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
     for page, words in told.items():
         head, _, row, floor = page().splitlines()
         assert head == "|  | recall |"
-        assert row == f"| delta gated | {words} |"
+        assert row == f"| delta gated without convolution | {words} |"
         assert floor == "| floors | 25.0 % |"
