@@ -292,7 +292,7 @@ def _core_of(group: Group) -> str:
     model = group["config"]["model"]
     own = model.get(model["core"]) or {}
     words = [model["core"], *(name for name, x in own.items() if x is True)]
-    return " ".join([*words, *["without convolution"] * (own.get("conv") == 1)])
+    return " ".join(words + ["without convolution"] * (own.get("conv") == 1))
 
 
 def _told(words: str) -> str:
