@@ -339,6 +339,7 @@ def test_workers_agree(make_trainer):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_made_up_stories_are_learnt(make_trainer):
     """In the steps of `quick`. Of task 16 a thousand questions have too few in which
     several names share the animal: with them its error is about one percent.

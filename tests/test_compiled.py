@@ -413,6 +413,7 @@ def test_without_a_numba_that_works(tmp_path, state):
 
 @needs_numba
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_two_processes_compile_at_once(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     processes = [started(tmp_path, **cache) for _ in range(2)]

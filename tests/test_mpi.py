@@ -185,6 +185,7 @@ def test_a_signal_to_mpiexec_saves(two_ranks):
         assert 10 <= Run.open(f"run{number}").load()[1]["step"] < STEPS
 
 
+@pytest.mark.weekly
 def test_a_rank_that_dies_takes_all_with_it():
     nothing = "raise ZeroDivisionError('nothing')"
     on_one = r"ZeroDivisionError: nothing\n"

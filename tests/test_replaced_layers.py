@@ -219,9 +219,10 @@ def check(core, xp, usual=None, label=""):
 
 
 LIBRARIES = [np, pytest.param(cupy, marks=[shim, pytest.mark.slow])]
+SELDOM = [np, pytest.param(cupy, marks=[shim, pytest.mark.slow, pytest.mark.weekly])]
 
 
-@pytest.mark.parametrize("xp", LIBRARIES, ids=["numpy", "kernels"])
+@pytest.mark.parametrize("xp", SELDOM, ids=["numpy", "kernels"])
 @pytest.mark.parametrize("name", CORES)
 def test_every_layer_replaced_and_subclassed_is_the_one_that_runs(name, xp, request):
     if xp is not np:

@@ -177,11 +177,11 @@ def own(path):
 def pages(website, address, window, request):
     """The browser's finds on every page, by the page's path; first on a laptop, then
     under "phone" on a phone. Of the pages of modules' sources, which are alike, one is
-    opened, on a laptop alone; of the reference every sixth, and once a week all.
+    opened, on a laptop alone; of the reference every twelfth, and once a week all.
     """
     found = {}
     seldom = sorted((website / "reference").glob("*.html"))
-    kept = {*seldom[::6], website / "reference/equations.html"}
+    kept = {*seldom[::12], website / "reference/equations.html"}
     left = set() if request.param == "all" else {*seldom} - kept
     for path in sorted({*website.rglob("*.html")} - left):
         name = path.relative_to(website).as_posix()

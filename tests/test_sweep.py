@@ -374,6 +374,7 @@ def test_a_field_that_makes_no_difference_is_told():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_every_tasks_grids_can_be():
     for name in discovery.task_files():
         kind = discovery.load_task(name).Task

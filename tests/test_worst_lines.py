@@ -78,6 +78,7 @@ for line in ["\\n", " ", " \\n", "a\\n", "A\\n ", "_", "-", "_0", "00_", "00_a "
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.skipif(sys.platform == "win32", reason="limits need POSIX")
 @pytest.mark.parametrize("code", [CASES, OTHERS], ids=["texts", "others"])
 def test_the_worst_line_takes_no_longer_than_its_length(code):
