@@ -20,19 +20,20 @@ memory    in how many moments a linear classifier (ridge regression, learnt from
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import report
 
+from tinyrmc import __version__
 from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments import box_player
 from tinyrmc.environments.box_levels import GEM
 from tinyrmc.environments.box_world import things
+from tinyrmc.training.machine import environment
 from tinyrmc.training.networks import open_checkpoint, restore_model
 from tinyrmc.training.run import under
 
@@ -126,7 +127,6 @@ def measure(path: Path) -> dict[str, Any]:
     for name, key in (("memory", "memory"), ("untrained", "other"), ("input", "input")):
         memory[name] = told(m[key][asked], answers, learns)
     found = {"ends": ends, "steps": steps, "memory": memory}
-    found = json.loads(json.dumps(found, default=lambda x: round(float(x), 4)))
     return {"run": path.name, "step": state["step"], **found}
 
 
@@ -138,13 +138,9 @@ def main(argv: list[str] | None = None) -> int:
     also = "also write the results there"
     parser.add_argument("--out", help=also, type=report.json_file, metavar="FILE.json")
     options = parser.parse_args(argv)
-    found = []
     with blas_threads(1):
-        for run in options.runs:
-            found.append(measure(run))
-            print(json.dumps(found[-1], indent=1), flush=True)
-    if options.out:
-        options.out.write_text(json.dumps({"benchmark": "box_why", "runs": found}))
+        found = {"benchmark": "box_why", "why": [measure(x) for x in options.runs]}
+    report.publish(found | {"environment": environment(__version__)}, options.out)
     return 0
 
 

@@ -223,6 +223,29 @@ def _after(rows):
     return table
 
 
+def _why(rows):
+    head = ["run", "solved", "wrong box (way known)", "out of steps (way known)"]
+    head += ["a right step, goal in sight (by chance)", "out of sight (by chance)"]
+    head += [
+        "the gem's lock, from memory",
+        "untrained memory",
+        "input",
+        "most frequent",
+    ]
+    table = [head]
+    for row in rows:
+        ends, steps, memory = row["ends"], row["steps"], row["memory"]
+        told = [[ends["solved"]["share"]]]
+        told += [[*ends[x].values()] for x in ("wrong box", "out of steps")]
+        told += [[*x.values()] for x in steps.values()]
+        names = "memory", "untrained", "input", "most frequent"
+        told += [[memory[name]] for name in names]
+        texts = [[f"{100 * x:.1f} %" for x in each] for each in told]
+        shown = [f"{one} ({''.join(more)})" if more else one for one, *more in texts]
+        table.append([row["run"], *shown])
+    return table
+
+
 def _release(found):
     """How far the authors' release and ours are apart."""
     cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
@@ -250,4 +273,5 @@ PARTS = {
     "engine": _engine,
     "language": _language,
     "after": _after,
+    "why": _why,
 }
