@@ -61,14 +61,15 @@ class CoreConfig:
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
     head_size: int = 16
-    """units of a head V; a slot, or cell, is num_heads x head_size units wide (section
-    3.2)
+    """units of a head V; a slot, cell or block is num_heads x head_size units wide
+    (section 3.2)
     """
     num_heads: int = 4
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
-    """units of all slots, words or cells together, of each layer of the lstm, or of the
-    rnn, gru or feedforward; None: head_size, dnc.word_size or hidden_size decides
+    """units of all slots, words or cells together, of each layer of the lstm, of each
+    block, or of the rnn, gru or feedforward; None: head_size, dnc.word_size or
+    hidden_size decides
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -91,10 +92,13 @@ class CoreConfig:
     input_bias: float = 0.0
     """constant added to the input gate's pre-activation (rmc only)"""
     hidden_size: int = 256
-    """units of the rnn, gru, feedforward, an lstm layer, or the dnc's controller"""
+    """units of the rnn, gru, feedforward, an lstm layer, or the dnc's controller, or
+    inside the MLP of a block (transformer, linear_attention, delta, ssm)
+    """
     layers: int = field(default=1, metadata=ADDED)
     """layers of the lstm, or of the dnc's controller; each further layer of the lstm
-    also sees the input, and its outputs stand beside the others'
+    also sees the input, and its outputs stand beside the others'; blocks of the
+    transformer, linear_attention, delta and ssm
     """
     recompute_every: int | None = field(default=None, metadata=ADDED)
     """backward computes the steps of a sequence again, this many at a time: less
