@@ -8,7 +8,8 @@ r"""BoxWorld, taught by a script that forgets nothing: which core can hold enoug
 The network sees what agents of `box_world` see, but no reward has to teach it what to
 do: a script (`environments/box_player.py`), which has seen no more than it has, names
 every action that is the first of a shortest way, and the network learns to take one of
-them. So what is missing in the end is missing in memory or in thinking, not in trying.
+them. So what is missing in the end is missing in memory, in thinking or in training,
+not in trying.
 
 In most levels the network acts, so that it learns what to do where it gets to itself
 (DAgger, Ross et al. 2011); in some the script leads, so that it sees how levels end.

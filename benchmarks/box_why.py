@@ -8,14 +8,14 @@ say whether that was enough to know where to go next: to a key, or to the box on
 to the gem. Three questions, for each run:
 
 ends      how levels end: solved, by opening a wrong box, or out of steps; and in how
-          many of these the way was known
+          many of these it was known, at the end, where to go next
 steps     how often the agent takes a first step of the shortest way, where it knows
           enough: with the goal in its window, and out of it; beside a step by chance
 memory    in how many moments a linear classifier (ridge regression, learnt from three
           quarters of the levels, asked about the rest) reads the look of the gem's lock
-          from the core's output, when the gem's box was seen and is out of sight now;
-          beside the most frequent answer, an untrained core that sees the same, and the
-          trained core's input
+          from all that the core keeps, when both were seen and are out of sight now;
+          beside the most frequent answer, an untrained network that sees the same, the
+          trained core's input, and the trained core while they are in sight
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def moments(task: Any, model: Any, other: Any) -> dict[str, np.ndarray]:
     other: a network that reads along. Arrays with one row a moment: its "level"; "end",
     the place in ENDS where it ends with this moment, else -1; whether the way is
     "known", and the goal "near"; whether the step taken was "right", and a step's
-    "chance" to be; the "lock" of the gem, -1 where that was not seen or is in sight;
-    "input" and "memory" of the model, and "other", the other's memory.
+    "chance" to be; the "lock" of the gem, -1 where that was not seen, and whether gem
+    or lock is "in sight"; "input" and "memory" of the model, and "other", the other's
+    memory.
     """
     count, world, found = task.test_examples, task.held_out_world, []
     first, rows = task.first_level("validation"), np.arange(task.test_examples)
@@ -65,16 +66,17 @@ def moments(task: Any, model: Any, other: Any) -> dict[str, np.ndarray]:
             boxed = thing & (known == GEM) & (lock > 0)
             seen = lock[rows, boxed.argmax(1)].astype(int)
             window = levels["place"][:, None] + world.constants["window"].reshape(-1)
-            in_sight = boxed[rows[:, None], window].any(1)
+            both = boxed | np.roll(boxed, 1, axis=1)  # its lock is right of the gem
+            in_sight = both[rows[:, None], window].any(1)
             before, state_before = carry, state
             played, carry = task.act(model, world, carry, noise[:, t : t + 1])
             now = {k: x[:, :1] for k, x in played.items() if x.shape[1:2] == (2,)}
             is_first = now["is_first"]
             x = model.encode(*task.planes(now))
             own = state_of(before, model.initial_state(count))
-            memory, _ = model.core.unroll(x, own, is_first=is_first)
+            _, memory = model.core.unroll(x, own, is_first=is_first)
             theirs = other.encode(*task.planes(now))
-            others, state = other.core.unroll(theirs, state_before, is_first=is_first)
+            _, state = other.core.unroll(theirs, state_before, is_first=is_first)
             state = state_of(state_arrays(state), other.initial_state(count))
             reward, ended = played["gained"][:, 0], played["ended"][:, 0]
             end = np.where(reward == 10, 0, np.where(reward < 0, 1, 2))
@@ -85,14 +87,21 @@ def moments(task: Any, model: Any, other: Any) -> dict[str, np.ndarray]:
                 "near": goals[rows[:, None], window].any(1),
                 "right": steps[rows, played["taken"][:, 0]],
                 "chance": steps.mean(1),
-                "lock": np.where(boxed.any(1) & ~in_sight, seen, -1),
+                "lock": np.where(boxed.any(1), seen, -1),
+                "in sight": in_sight,
                 "input": x.data[:, 0],
-                "memory": memory[0].data,
-                "other": others[0].data,
+                "memory": flat(memory),
+                "other": flat(state),
             }
             found.append({name: array[playing] for name, array in moment.items()})
             playing &= ~ended
     return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+
+
+def flat(state: Any) -> np.ndarray:
+    """All numbers that a core keeps, (B, any)."""
+    arrays = state_arrays(state).values()
+    return np.concatenate([np.reshape(x, (len(x), -1)) for x in arrays], axis=1)
 
 
 def told(features: np.ndarray, answers: np.ndarray, learns: np.ndarray) -> float:
@@ -120,12 +129,16 @@ def measure(path: Path) -> dict[str, Any]:
             "right": m["right"][own].mean(),
             "chance": m["chance"][own].mean(),
         }
-    asked = m["lock"] >= 0
-    answers, learns = m["lock"][asked], m["level"][asked] % 4 > 0
+    learns = m["level"] % 4 > 0
+    near = (m["lock"] >= 0) & m["in sight"]
+    in_sight = told(m["memory"][near], m["lock"][near], learns[near])
+    asked = (m["lock"] >= 0) & ~m["in sight"]
+    answers, learns = m["lock"][asked], learns[asked]
     frequent = np.bincount(answers[learns]).argmax()
     memory = {"most frequent": (answers[~learns] == frequent).mean()}
     for name, key in (("memory", "memory"), ("untrained", "other"), ("input", "input")):
         memory[name] = told(m[key][asked], answers, learns)
+    memory["in sight"] = in_sight
     found = {"ends": ends, "steps": steps, "memory": memory}
     return {"run": path.name, "step": state["step"], **found}
 

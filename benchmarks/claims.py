@@ -145,10 +145,7 @@ CLAIMS = [
         ),
         "smaller networks, a thirteenth of the paper's billion steps; opening any box "
         "solves 35.8 %. A difference of two runs is uncertain by 4 points and more, so "
-        "none is shown. Agents run out of steps on long routes. Taught by a script (one "
-        "run each, 10 million steps), neither the RMC nor the LSTM keeps the gem's "
-        "lock [where a linear reading finds it](worlds_tried.md#taught-by-a-script). "
-        "The LSTM has 5.6 times "
+        "none is shown. Agents run out of steps on long routes. The LSTM has 5.6 times "
         "the RMC's parameters (without convolutions 3.3), the ConvLSTM 1.9 times",
     ),
     Claim(
@@ -199,10 +196,14 @@ FRONT: list[tuple[str, ...]] = [
         "nth_farthest_fair | fair",
         "linear attention | after | fair --model.core linear_attention "
         "--model.hidden-size 128 --model.layers 2",
+        "without its convolution | after | fair --model.core linear_attention "
+        "--model.hidden-size 128 --model.layers 2 --model.linear-attention.conv 1",
         "Transformer | after | fair --model.core transformer --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
         "delta rule | after | fair --model.core delta --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
+        "without its convolution, at a third of the rate | after | fair --model.core "
+        "delta --model.hidden-size 128 --model.layers 2 --model.delta.conv 1",
         "state space | after | fair --model.core ssm --model.hidden-size 112 "
         "--model.layers 2",
         "LSTM | nth_farthest_fair | fair --model.core lstm",

@@ -665,8 +665,9 @@ course.measured(28, "knows_no_order")
 # So the sum has learnt nearly all that a sum can learn: it binds, and does not know
 # which value came last. In this network no rate and no number of steps can change that.
 # A second layer can: what it adds up may depend on what the first one has recalled. The
-# package's linear attention has [45 % right with one layer and 100 % with
-# two](../benchmarks/after.md#the-search-for-the-rates), three times each.
+# package's linear attention, without its convolution and at one rate, has [45 % right
+# with one layer and 100 % with two](../benchmarks/after.md#the-search-for-the-rates),
+# three times each.
 #
 # A decay does know an order: what came later has faded less. That it is enough here may
 # have a simple reason: if all fades fast, the newest value of a key outweighs its older
