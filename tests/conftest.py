@@ -70,6 +70,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish():
+    """From now on no bytecode is kept: a file that a test writes again within a second,
+    as long as before, would pass for the old one.
+    """
+    sys.dont_write_bytecode = True
+
+
 LIBRARIES = [pytest.param(np, id="numpy"), pytest.param(fakecupy.cupy, id="stand-in")]
 with contextlib.suppress(ImportError):
     import cupy
