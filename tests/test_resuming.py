@@ -37,6 +37,7 @@ from tinyruns import (
     stop_at,
 )
 from tinytasks import PowerCut, forks, power_cut
+from turns import rarely
 
 from tinyrmc import load
 from tinyrmc.cli import evaluate, train
@@ -322,14 +323,15 @@ def unbroken(tmp_path_factory):
     return Run.open(folder / "whole"), workers
 
 
+CODES = [{"SIGTERM": 143, "SIGKILL": -9}, *rarely([{"SIGINT": 130}])]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
-def test_a_process_is_stopped_and_another_goes_on(unbroken):
-    for number, code in [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        (signal.SIGKILL, -9),
-    ]:
+@pytest.mark.parametrize("codes", CODES, ids=" ".join)
+def test_a_process_is_stopped_and_another_goes_on(codes, unbroken):
+    for name, code in codes.items():
+        number = signal.Signals[name]
         with fresh_directory():
             whole, workers = unbroken
             words = ["-m", "tinyrmc.train", *LONG]
@@ -354,7 +356,7 @@ def test_a_process_is_stopped_and_another_goes_on(unbroken):
                 words = ["--resume", "broken"]
             else:
                 assert 6 <= step < 603
-                assert f"{signal.Signals(number).name} at step {step}: saved" in out
+                assert f"{name} at step {step}: saved" in out
                 words = resume_command(out)
             done = python("-m", "tinyrmc.train", *words, "--workers", workers)
             assert (done.returncode, done.stderr) == (0, "")
