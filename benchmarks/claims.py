@@ -196,7 +196,8 @@ FRONT: list[tuple[str, ...]] = [
         "nth_farthest_fair | fair",
         "linear attention | after | fair --model.core linear_attention "
         "--model.hidden-size 128 --model.layers 2",
-        "without its convolution | after | fair --model.core linear_attention "
+        "without its convolution, at that rate | after | fair --model.core "
+        "linear_attention "
         "--model.hidden-size 128 --model.layers 2 --model.linear-attention.conv 1",
         "Transformer | after | fair --model.core transformer --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
