@@ -197,8 +197,8 @@ FRONT: list[tuple[str, ...]] = [
         "linear attention | after | fair --model.core linear_attention "
         "--model.hidden-size 128 --model.layers 2",
         "without its convolution, at that rate | after | fair --model.core "
-        "linear_attention "
-        "--model.hidden-size 128 --model.layers 2 --model.linear-attention.conv 1",
+        "linear_attention --model.hidden-size 128 --model.layers 2 "
+        "--model.linear-attention.conv 1",
         "Transformer | after | fair --model.core transformer --model.hidden-size 128 "
         "--model.layers 2 --train.learning-rate 0.003",
         "delta rule | after | fair --model.core delta --model.hidden-size 128 "
