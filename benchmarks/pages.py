@@ -236,11 +236,11 @@ def after() -> str:
     """The cores that came after the RMC beside it, on all tasks that have been run."""
 
     def told(groups: list[Group]) -> str:
-        shown = []
-        for g in groups:
-            of = g["config"]["train"]["learning_rate"]
-            rate = f" at {of:g}" if len(groups) > 1 else ""
-            shown.append(f"{spread(g, g['result'])}{rate}, {seeds(g)}")
+        shown = [
+            f"{spread(g, g['result'])} at {g['config']['train']['learning_rate']:g}, "
+            f"{seeds(g)}"
+            for g in groups
+        ]
         return "<br>".join([*shown, f"{groups[0]['parameters']:,} parameters"])
 
     return _cores_by_tasks(False, told)
@@ -265,7 +265,8 @@ def _cores_by_tasks(search: bool, told: Callable[[list[Group]], str]) -> str:
     """
     found: dict[str, dict[str, list[Group]]] = {}
     marks: dict[str, str] = {}
-    for name in ("nth_farthest_fair", "nth_farthest_fair_rates", "after"):
+    fair, addition = "nth_farthest_fair", "program_evaluation_addition"
+    for name in (fair, "nth_farthest_fair_rates", addition, "after"):
         summary = read(name) if (RESULTS / f"{name}.json").exists() else {}
         swept = [one["group"] for one in summary.get("combinations", [])]
         for group in summary.get("groups", swept):

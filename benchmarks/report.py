@@ -226,20 +226,12 @@ def _after(rows):
 def _why(rows):
     head = ["run", "solved", "wrong box (goal known)", "out of steps (goal known)"]
     head += ["a right step, goal in sight (by chance)", "out of sight (by chance)"]
-    head += [
-        "the gem's lock, from memory (in sight)",
-        "untrained memory",
-        "input",
-        "most frequent",
-    ]
     table = [head]
     for row in rows:
-        ends, steps, memory = row["ends"], row["steps"], row["memory"]
+        ends, steps = row["ends"], row["steps"]
         told = [[ends["solved"]["share"]]]
         told += [[*ends[x].values()] for x in ("wrong box", "out of steps")]
         told += [[*x.values()] for x in steps.values()]
-        told += [[memory["memory"], memory["in sight"]]]
-        told += [[memory[name]] for name in ("untrained", "input", "most frequent")]
         texts = [[f"{100 * x:.1f} %" for x in each] for each in told]
         shown = [f"{one} ({''.join(more)})" if more else one for one, *more in texts]
         table.append([row["run"], *shown])

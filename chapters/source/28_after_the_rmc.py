@@ -86,8 +86,8 @@ print("numbers of S:", 64 * 64, "  of keys and values after 32 steps:", 32 * (64
 # **Exercise 1.** Write it for a whole sequence, step by step. With all $a_t = 1$ it
 # is linear attention. As in chapter 10, `xp` is NumPy or the tape's primitives.
 # (Begin with the number 0.0, for `np.zeros` would bring float64 into a float32
-# program. And what is on the tape cannot be written into: put the rows into a list,
-# and `xp.stack(rows, axis=-2)` them.)
+# program. What is on the tape cannot be written into: put the rows into a list, and
+# `xp.stack(rows, axis=-2)` them. And a decay may be 0, so its logarithm will not do.)
 
 
 # %%
@@ -153,7 +153,7 @@ def unit(xp, u):
 # %% [markdown]
 # **Exercise 2.** Write one step. Bring $q$ and $k$ to length 1, correct the memory,
 # and then ask it. (`beta` has a number for each memory: `beta[..., None]` stands
-# beside a row.)
+# beside a row. If you want an identity matrix: `np.eye(d, dtype=S.dtype)`.)
 
 
 # %%
@@ -224,8 +224,9 @@ sum_in_chunk = ex.sum_in_chunk.yours(sum_in_chunk)
 # only those before it: a triangular system $L U = R$ with a diagonal of ones. Once it
 # is solved, the delta rule *is* a sum, with $u$ in the place of $v$.
 #
-# **Exercise 4.** Find $L$ and $R$, solve (`np.linalg.solve` takes stacks of
-# matrices), and use what you have. Keys and queries have the length 1 already.
+# **Exercise 4.** Find $L$ and $R$, solve without a loop over time (`np.linalg.solve`
+# takes stacks of matrices), and use what you have. Keys and queries have the length 1
+# already.
 
 
 # %%
@@ -366,10 +367,12 @@ selective_step = ex.selective_step.yours(selective_step)
 # %% [markdown]
 # You know this line already. $B$ is the key, $C$ the query, $\Delta x$ the value:
 # each unit is a head with values of one number. What is new is that every number of
-# the state has its own decay; and so no product of matrices does a chunk at once, and
-# the package goes through the steps one by one (`fused.linear_scan`). Mamba-2
-# therefore gives each head one decay, and *is* Exercise 1. Try it: with one decay for
-# all numbers your two functions must agree.
+# the state has its own decay; and so no product of matrices does a chunk at once. But
+# two steps $h \to a h + b$, one after the other, are one step of the same kind. So you
+# may join neighbours, then pairs, then fours: a *parallel scan*, as in Mamba's program.
+# The package goes through the steps one by one (`fused.linear_scan`). Mamba-2 gives
+# each head one decay, and *is* Exercise 1. Try it: with one decay for all numbers your
+# two functions must agree.
 
 # %%
 F, N, T = 3, 4, 5
@@ -422,10 +425,10 @@ print("one decay for all: the same", np.allclose(o, found) and np.allclose(S, h.
 # mLSTM, the matrix memory of xLSTM, is the third row with the LSTM's names: $a$ is
 # its forget gate, and the pair is multiplied by an input gate, which is an
 # exponential, so that a new pair can outweigh all that came before. As in the first
-# linear attention a sum of keys, $n = a n + i k$, divides what is found, held above
-# 1. The memory of Le and others (2020, `stm` in the package) went another way: it is
-# an RMC's attention whose answers are outer products, written to a second memory of
-# relations.
+# linear attention a sum of keys, $n = a n + i k$, divides what is found: by
+# $|n^\top q|$, and by 1 at least. The memory of Le and others (2020, `stm` in the
+# package) went another way: it is an RMC's attention whose answers are outer products,
+# written to a second memory of relations.
 #
 # ## Your memory beside your RMC
 #
@@ -523,7 +526,8 @@ def right(network, inputs, targets):
 # %% [markdown]
 # The matrices have two heads of 8 x 8, 128 numbers of state. Your RMC has four slots
 # of 16, in $m$ and in $h$: 128, too. It has about twice the weights. All see the same
-# examples in the same order.
+# examples in the same order. (Their decay is not that of Exercise 1: it lets go of as
+# much as it writes, $(1 - \beta) S + \beta k v^\top$.)
 #
 # ## Recall
 #
@@ -825,8 +829,10 @@ course.show(Delta.__call__, docstring=False)
 #   (The package's `linear_attention` first mixes four steps, and so may.) A decay
 #   forgets everything alike, and the delta rule replaces what stands at a key. For
 #   that keys need the length 1.
-# - What is linear in the memory can be done in chunks: more multiplications, fewer
-#   that wait. The RMC's step is not linear, and cannot be done in this way.
+# - What is linear in the memory can be done for many steps at once. With one decay for
+#   each head that is products of matrices, in chunks: more multiplications, fewer that
+#   wait. With a decay for each number it is a scan. The RMC's step is not linear, and
+#   cannot be done in this way.
 # - The RMC is the one in this table whose slots look at each other before it writes.
 #   (An LSTM looks at its memory, too, but as one row.)
 #

@@ -13,12 +13,14 @@ Linear attention writes k v^T on top of what is there, and keys that are alike b
 delta rule (Widrow and Hoff 1960) first looks up what the key finds, and writes the
 difference: with beta = 1 and keys of length 1 it replaces the old value, and what lies
 at right angles to k stays as it is. The same as a matrix: S = (I - beta k k^T) S' +
-beta k v^T, one step of gradient descent on |S^T k - v|^2.
+beta k v^T, one step of gradient descent on |S^T k - v|^2 / 2.
 
 In DeltaNet a is 1. With `gated`, as in Gated DeltaNet (Yang et al. 2025), each head
 also forgets at each step as it sees fit: `Decay` in chunks.py. Both programs
 norm S^T q, and Gated DeltaNet has an output gate; these are left out here. Theirs have
-a convolution each for q, k and v, where the block has one for all.
+a convolution and a SiLU for each of q, k and v, after the projections; the block has
+one convolution for all, before them, and v no SiLU. Schlag et al. have no convolution,
+map q and k to positive numbers, and divide each by its sum.
 
 In chunks (Yang et al. 2024): inside a chunk of C steps, u_t needs u_s of all steps s
 before it. With the memory S before the chunk, d_ts for what decay leaves of step s at

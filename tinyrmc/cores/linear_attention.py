@@ -16,7 +16,7 @@ The decay a is 1 in that paper. With `decay`, each head lets go of the old at ea
 as it sees fit: log a = -exp(A) softplus(n w_a + b), as in Mamba-2 (Dao and Gu 2024) and
 Gated DeltaNet. The matrix memory of xLSTM (Beck et al. 2024), mLSTM, is this with gates
 of its own: a is its forget gate, the key comes with an exponential input gate, and the
-sum z^T q that divides is held above 1.
+divisor is |z^T q|, and 1 at least.
 
 In chunks (Hua et al. 2022): inside a chunk of C steps compare every query with every
 key, as attention does; what came before the chunk is in S alone. So T / C steps of a

@@ -17,12 +17,16 @@ depend on the input: that is what "selective" means, and what the state spaces b
 
 Beside linear attention, C is the query, B the key and D x the value. The keys are
 common to all units, which are heads of one number each; and every number of a state
-decays at a speed of its own. So no product of matrices does a chunk of steps at once:
-the scan goes through them one by one, number by number (`fused.linear_scan`). Mamba-2
-(Dao and Gu 2024) gives each head one speed, and is linear attention with a decay.
+decays at a speed of its own. So no product of matrices does a chunk of steps at once.
+Two steps h -> a h + b are one such step again, so Mamba's program can do many at once
+by a parallel scan; here the scan goes through them one by one, number by number
+(`fused.linear_scan`). Mamba-2 (Dao and Gu 2024) gives each head one speed, and is
+linear attention with a decay.
 
-Mamba has no MLP, and is twice as wide inside for it; here the block is as for the
-other cores.
+Here the block is as for the other cores, and x, D, B, C and z all come from its n,
+after one convolution. Mamba has no MLP, and is twice as wide inside for it; there D, B
+and C come from x, after its convolution and SiLU, D through a narrower layer, and no
+convolution reaches z.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ K matrices that each associate one vector with another. Numbers are the paper's.
 
 S is the Self-attentive Associative Memory: attention whose answer to query j is no mean
 of values but a sum of outer products, so a relation between two items is a matrix, not
-a weight. Gates i and f see x1 and tanh(M'), as those of the RMC do, whose memory M is.
+a weight. Gates i and f see x1 and tanh(M'), as those of the RMC do, with M for its
+memory.
 
 The equations are those of the authors' program. The paper writes R' + a1 S in (12) and
 reads R rather than S in (13); it has a second function of x in x1 x1^T; and it leaves
@@ -71,7 +72,7 @@ class STM(Core):
         input_size: int,
         mem_slots: int,
         mem_size: int,
-        relation_size: int = 96,
+        relation_size: int = 32,
         output_size: int = 64,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,

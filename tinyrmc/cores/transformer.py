@@ -3,15 +3,15 @@
 `mix`, for the step's n (B, F), in each of H heads:
 
     q, k, v = n W_q, n W_k, n W_v           (B, V) each
-    K, V    = the last `window` keys and values, and this step's
-    a       = softmax(R(t) q . R(s) k_s / sqrt(V))    over those steps s
+    a       = softmax(R(t) q . R(s) k_s / sqrt(V))    s: the last `window` steps, and t
     mix     = (sum_s a_s v_s, the heads side by side) W_o
 
 Positions are rotary (Su et al. 2021): R(t) turns each pair of numbers (u_j, u_{j+V/2})
 by the angle t / 10000^(2j/V). What a query and a key make of each other then depends on
 the distance t - s alone. Learned positions have an end; these go on for ever, so that a
 window can slide over a text, and a state be carried on. A state of keys and values is a
-memory without a rule of writing: it keeps all for `window` steps, and then nothing.
+memory without a rule of writing: each layer keeps all for `window` steps, and then
+nothing. (So L layers reach back L times as far.)
 """
 
 from __future__ import annotations

@@ -35,10 +35,17 @@ def _begins_anew():
         "xp.stack(rows, axis=-2) puts all steps below each other.",
     ],
     mistakes="""
-        you read before you write: a step sees its own pair, too
+        you read before you write: a step should find its own pair, too
             S = a[..., t, None, None] * S + written
                 -> S, old = a[..., t, None, None] * S + written, S + 0 * written
             @ S) -> @ old)
+        you read after the decay, but before you write: a step should find its own pair
+            S = a[..., t, None, None] * S + written
+                -> old = a[..., t, None, None] * S + 0 * written; S = old + written
+            @ S) -> @ old)
+        you fade after you have read: a_t is for what was there before step t writes
+            S = a[..., t, None, None] * S + written -> S = S + written
+            [..., 0, :]) -> [..., 0, :]); S = a[..., t, None, None] * S
         your decay stands around the whole sum: it fades what was there before, not what
         is written now
             * S + written -> * (S + written)
@@ -120,7 +127,7 @@ def _empty_and_whole():
             (v - found) -> v
         you take away what is missing: v - S^T k, not the other way round
             (v - found) -> (found - v)
-        you read before you write: a step sees its own pair, too
+        you read before you write: a step should find its own pair, too
             S = S + k -> old, S = S, S + k
             @ S)[..., 0, :], S -> @ old)[..., 0, :], S
         you erase after you have written, and so a part of what you wrote: look first
@@ -188,6 +195,11 @@ def _unit_chunk(rng, C, d, e, *lead):
             np.swapaxes(k, -1, -2)) -> np.swapaxes(k, -1, -2), -1)
         each step sees itself and what comes after it
             np.tril -> np.triu
+        your chunk sees a step ahead: leave the 1 out of np.tril
+            np.swapaxes(k, -1, -2)) -> np.swapaxes(k, -1, -2), 1)
+        cut off the scores (C, C), before the values come in; you cut off what is found
+            np.tril(q @ np.swapaxes(k, -1, -2)) -> q @ np.swapaxes(k, -1, -2)
+            scores @ v, -> np.tril(scores @ v),
         you leave out what was there before the chunk
             q @ S + scores -> scores
         you ask the memory after the chunk, which has all of it, and then count the
@@ -251,6 +263,15 @@ def sum_in_chunk(S, q, k, v):
             (v - k @ S) -> v
         you solve for u, and then write v
             sum_in_chunk(S, q, k, u) -> sum_in_chunk(S, q, k, v)
+        beta counts twice: it is in u already
+            sum_in_chunk(S, q, k, u) -> sum_in_chunk(S, q, k, weights * u)
+        your queries see the future: no step may find what a later one writes
+            sum_in_chunk(S, q, k, u) -> (q @ S + q @ np.swapaxes(k, -1, -2) @ u,
+                S + np.swapaxes(k, -1, -2) @ u)
+        your queries do not find the pair of their own step
+            sum_in_chunk(S, q, k, u)
+                -> (q @ S + np.tril(q @ np.swapaxes(k, -1, -2), -1) @ u,
+                S + np.swapaxes(k, -1, -2) @ u)
         what a key finds is k S; you ask with the query
             v - k @ S -> v - q @ S
     """,
@@ -300,7 +321,7 @@ def _selects(rng, F, N, *lead, longest=2.0):
             duration[..., None] * A -> -duration[..., None] * A
         a long step writes much: D belongs to x, too
             (duration * x) -> x
-        you read before you write: a step sees its own input, too
+        you read before you write: a step should find its own input, too
             h = keeps * h -> old, h = h, keeps * h
             (h @ C -> (old @ C
         your decay stands around the whole sum: it fades what was there before
