@@ -171,6 +171,12 @@ class Task(box_world.Task):
     def cell(self):
         return None
 
+    def references(self):
+        """Those of `box_world`, and of the questions chance."""
+        chance = {"by chance": 1 / self.config.world.colours}
+        asked = self.splits if self.config.teach.recall else ()
+        return super().references() | {f"{x}_recall": chance for x in asked}
+
     def _call(self, model, trajectory, state, moment=None):
         """The network; or where it acts and the script leads, what that would do."""
         logits, values, state = super()._call(model, trajectory, state, moment)

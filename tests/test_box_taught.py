@@ -108,6 +108,7 @@ def test_the_loss_is_how_unlikely_the_named_steps_and_the_answers_are():
         entropy = -(policy * np.log(policy)).sum(-1)
         actor = -(np.log(likely) * surprise) - c.entropy_cost * entropy
         expected += reward * (actor * (1 - led)).sum()
+        assert ("test_recall" in a_task.references()) == bool(recall)
         if recall:
             world, asked = a_task.held_out_world, batch["seen/asked"]
             assert 20 < (batch["seen/answer"][..., 0] > 0).sum() == metrics["recall"][1]
