@@ -36,6 +36,7 @@ def test_numbers():
     assert shown == ["1.2500", "50.0 %"] and number("loss", None) == ""
     assert number("validation_error_task_1", 0.25) == "25.0 %"
     assert number("test_squared_error", 25.0) == "25.0000"
+    assert number("test_recall", 0.414) == "41.4 %"
     assert [duration(x) for x in (5.4, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
 
 

@@ -26,9 +26,11 @@ def percent(value: float | None) -> str:
 
 def is_share(metric: str) -> bool:
     """Whether a metric is a fraction of examples, to be read in percent: an accuracy,
-    an error that is not a squared or an absolute one, or what is solved.
+    an error that is not a squared or an absolute one, or what is solved, recalled or
+    agreed upon.
     """
-    return bool(re.search("accuracy|(?<!squared_)(?<!absolute_)error|solved", metric))
+    shares = "accuracy|(?<!squared_)(?<!absolute_)error|solved|recall|agreement"
+    return bool(re.search(shares, metric))
 
 
 def number(metric: str, value: float | None) -> str:
