@@ -102,6 +102,7 @@ def test_no_module_knows_a_task_by_its_name():
     assert "babi" in tasks
     rooms = {"course", "environments", "corpora"}
     own = {"cli.data": {"babi"}, "cli.new": {"recall"}, "__main__": {"nth_farthest"}}
+    own["results.text"] = {"recall"}  # a share, whatever the task
     for name in MODULES:
         if name.split(".")[0] not in rooms:
             tree = ast.parse(FILES[name].read_text(encoding="utf-8"))
