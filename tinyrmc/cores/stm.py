@@ -4,6 +4,7 @@ A step has the input x, the item memory M (D, D) and the relational memory R (K,
 K matrices that each associate one vector with another. Numbers are the paper's.
 
     x1, x2, x3 = x W_1 + b, x W_2 + b, softmax(x W_3 + b)    (D), (D), (K)
+    i, f = sigmoid(tanh(M') U + x1 W + b)                    as the RMC's gates, (D, D)
     M  = f * M' + i * tanh(x1 x1^T)                          (10) a gate for each number
     r  = sum_k x3_k R'_k^T x2                                (11) what R says of x, (D)
     q, k, v = layer_norm((M + a2 r x2^T)^T W_qkv)^T          (K, D) each
@@ -14,8 +15,7 @@ K matrices that each associate one vector with another. Numbers are the paper's.
 
 S is the Self-attentive Associative Memory: attention whose answer to query j is no mean
 of values but a sum of outer products, so a relation between two items is a matrix, not
-a weight. Gates i and f see x1 and tanh(M'), as those of the RMC do, with M for its
-memory.
+a weight.
 
 The equations are those of the authors' program. The paper writes R' + a1 S in (12) and
 reads R rather than S in (13); it has a second function of x in x1 x1^T; and it leaves
