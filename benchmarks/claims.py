@@ -146,9 +146,9 @@ CLAIMS = [
         "smaller networks, a thirteenth of the paper's billion steps; opening any box "
         "solves 35.8 %. A difference of two runs is uncertain by 4 points and more, so "
         "none is shown. Agents run out of steps on long routes; in other runs "
-        "[nothing shows](worlds_tried.md#do-they-go-where-they-have-been) that a memory "
-        "guides them to what is out of sight. The LSTM has 5.6 times the RMC's parameters (without "
-        "convolutions 3.3), the ConvLSTM 1.9 times",
+        "[nothing shows](worlds_tried.md#do-they-go-where-they-have-been) that a "
+        "memory guides them to what is out of sight. The LSTM has 5.6 times the RMC's "
+        "parameters (without convolutions 3.3), the ConvLSTM 1.9 times",
     ),
     Claim(
         "MiniPacman through the viewport: RMC 677, LSTM 550 (5.3)",
