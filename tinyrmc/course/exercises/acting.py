@@ -1,7 +1,5 @@
 """Chapter 21: returns, policy gradients, states that begin anew, and learning."""
 
-from __future__ import annotations
-
 import collections
 
 import numpy as np

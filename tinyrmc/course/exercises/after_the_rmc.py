@@ -1,7 +1,5 @@
 """Chapter 28: memories after the RMC, a step at a time and in chunks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..compare import Wrong

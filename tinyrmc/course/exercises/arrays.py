@@ -1,7 +1,5 @@
 """Chapter 1: arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .exercise import each, exercise, normal

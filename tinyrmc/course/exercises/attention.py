@@ -1,7 +1,5 @@
 """Chapter 6: attention, equations 1 and 2."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chapter 15: planted bugs, for you to find and mend."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

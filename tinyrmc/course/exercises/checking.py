@@ -1,7 +1,5 @@
 """Chapter 4: checking gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chapter 25: kernels, from one number a thread to a norm and a product in tiles."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..compare import Demand, Wrong, agree

@@ -1,7 +1,5 @@
 """Chapter 26: what a tape records and keeps, rules for its table, who owns an array."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ... import nn

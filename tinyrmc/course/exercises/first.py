@@ -1,7 +1,5 @@
 """Chapter 0: one exercise to try the checks on."""
 
-from __future__ import annotations
-
 from .exercise import exercise, normal
 from .experiments import Picture
 

@@ -1,7 +1,5 @@
 """Chapter 9: gates, equations 3 to 6, and what they keep."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Chapter 23: a derivative and a kernel by hand, sums out of the loop and in pieces."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Chapter 7: what holds for any attention, and experiments that find out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chapter 17: counts, perplexity, windows, a training loop, and writing."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

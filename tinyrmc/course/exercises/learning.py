@@ -1,7 +1,5 @@
 """Chapter 5: learning: a loss and its gradient, and what to do with a gradient."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Chapter 14: what a slot holds, what a difference is due to, what a mask forbids."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .exercise import each, exercise

@@ -1,7 +1,5 @@
 """Chapter 10: a step, equations 7 to 9, and its training."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

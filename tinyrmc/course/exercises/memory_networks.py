@@ -1,7 +1,5 @@
 """Chapter 20: many hops, a start without the softmax, and what the hops need."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import attention, one_hop

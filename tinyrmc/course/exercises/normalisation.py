@@ -1,7 +1,5 @@
 """Chapter 8: layer normalisation and the row-wise MLP, g_psi of equation 7."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

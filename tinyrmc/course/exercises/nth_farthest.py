@@ -1,7 +1,5 @@
 """Chapter 13: the task "nth farthest", its baselines, and the norm that it takes."""
 
-from __future__ import annotations
-
 import math
 import re
 

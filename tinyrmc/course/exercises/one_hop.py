@@ -1,7 +1,5 @@
 """Chapter 19: one hop and its gradient, sentences as memories, learning from them."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chapter 16: programs, sequences of different lengths, and what counts as right."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .exercise import each, exercise, named

@@ -1,7 +1,5 @@
 """Chapter 2: fifteen puzzles, one line of array code each, and one of your own."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

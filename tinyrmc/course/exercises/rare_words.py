@@ -2,8 +2,6 @@
 pieces of words.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 

@@ -1,7 +1,5 @@
 """Chapter 11: the paper against the release."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

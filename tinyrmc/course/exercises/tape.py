@@ -1,7 +1,5 @@
 """Chapter 3: an engine of your own."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from types import FunctionType

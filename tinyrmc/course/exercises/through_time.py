@@ -1,7 +1,5 @@
 """Chapter 12: back through a step, and through time."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chapter 27: shortest ways, how much a view tells, V-trace, and another's memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..exercise import each, exercise

@@ -1,7 +1,5 @@
 """All that can happen in a level of BoxWorld, for chapter 27."""
 
-from __future__ import annotations
-
 import numpy as np
 
 
