@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -79,7 +79,7 @@ class Piece:
 class Pieces:
     """Functions by name, as attributes; shown as a table of whose they are."""
 
-    def __init__(self, pieces: list[Piece]):
+    def __init__(self, pieces: Iterable[Piece]):
         self._pieces = {piece.name: piece for piece in pieces}
 
     def __getattr__(self, name: str) -> Function:
@@ -114,10 +114,8 @@ def _or_its_own(name: str, function: Function) -> Function:
 def the_courses() -> Pieces:
     """The course's pieces of chapters 6 to 9."""
     return Pieces(
-        [
-            Piece(name, chapter, getattr(equations, name), THE_COURSES)
-            for name, chapter, *_ in PIECES
-        ]
+        Piece(name, chapter, getattr(equations, name), THE_COURSES)
+        for name, chapter, *_ in PIECES
     )
 
 
@@ -137,19 +135,15 @@ def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
     They take NumPy's arrays, and no xp.
     """
     return Pieces(
-        [
-            piece
-            for chapter, module, names in BACKWARD
-            if chapter <= last
-            for piece in _judged(chapter, module, names, {})
-        ]
+        piece
+        for chapter, module, names in BACKWARD
+        if chapter <= last
+        for piece in _judged(chapter, module, names, {})
     )
 
 
 def little_tape() -> Any:
-    """The tape of chapter 3, with your vjps, your Node's methods and your walk back
-    where they are right. It prints whose they are.
-    """
+    """The tape of chapter 3, of your parts where they are right. It prints whose."""
     module = exercises("tape")
     found = _judged(3, "tape", ("unbroadcast", "stacks_vjp", *module.METHODS), {})
     theirs = [piece for piece in found if piece.whose != YOURS]
@@ -200,11 +194,9 @@ def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
         return Piece(name, chapter, course, THE_COURSES, UNWRITTEN)
     try:
         check(on_tape(mine), course, arguments(module, exercise))
-    except Wrong as problem:
-        return Piece(name, chapter, course, THE_COURSES, str(problem))
     except Exception as problem:
-        says = f"{type(problem).__name__}: {problem}"
-        return Piece(name, chapter, course, THE_COURSES, says)
+        kind = "" if isinstance(problem, Wrong) else f"{type(problem).__name__}: "
+        return Piece(name, chapter, course, THE_COURSES, f"{kind}{problem}")
     return Piece(name, chapter, on_tape(mine), YOURS)
 
 

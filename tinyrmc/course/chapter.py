@@ -48,9 +48,7 @@ def assets() -> Path:
 
 
 def summary(name: str) -> dict[str, Any]:
-    """The contents of NAME.json among the committed results, `benchmarks/results`; an
-    empty dict if there is no such file.
-    """
+    """The committed results NAME.json of `benchmarks/results`; {} if there are none."""
     for folder in RESULTS:
         file = folder / f"{name}.json"
         if file.exists():
@@ -130,11 +128,8 @@ def _place(each: Shown) -> str:
 
 def _text(each: Shown, docstring: bool) -> str:
     text = textwrap.dedent(inspect.getsource(each)).rstrip()
-    return text if docstring else _without_docstrings(text)
-
-
-def _without_docstrings(text: str) -> str:
-    """`text` without the docstrings of its functions and classes."""
+    if docstring:
+        return text
     lines = text.splitlines()
     docstrings = [
         node.body[0]
@@ -154,9 +149,7 @@ def _without_docstrings(text: str) -> str:
 
 
 def least(rounds: int, **functions: Callable[[], Any]) -> dict[str, float]:
-    """The least seconds that each function takes. They take turns; and because a
-    disturbance can only add, the least is the best guess.
-    """
+    """The least seconds that each function takes, in turns: a disturbance only adds."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(fast(rounds, 2)):
         for name, function in functions.items():
@@ -167,9 +160,7 @@ def least(rounds: int, **functions: Callable[[], Any]) -> dict[str, float]:
 
 
 def held(tape: Tape) -> int:
-    """Bytes of all arrays that a tape keeps for backward, parameters among them. Each
-    array counts once.
-    """
+    """Bytes of all arrays that a tape keeps for backward, parameters too, each once."""
     arrays = {}
     for *_, saved, _ in tape.entries:
         for array in saved:

@@ -48,7 +48,9 @@ def compare(
     values may stand for real numbers. NaN agrees with NaN.
     """
     if isinstance(expected, str):
-        _compare_texts(found, expected, where)
+        if not isinstance(found, str) or found != expected:
+            given = repr(found) if isinstance(found, (str, int, float)) else kind(found)
+            raise Wrong(f"{where} is {given}, expected {expected!r}")
     elif isinstance(expected, (dict, tuple, list)):
         if isinstance(found, (np.ndarray, Tensor)) and np.ndim(numbers(found)):
             found = found if demand.form else tuple(numbers(found))
@@ -189,13 +191,6 @@ def whole(array: np.ndarray) -> str:
 
 
 # --- Comparing ------------------------------------------------------------------------
-
-
-def _compare_texts(found: Any, expected: str, where: str) -> None:
-    if isinstance(found, str) and found == expected:
-        return
-    given = repr(found) if isinstance(found, (str, int, float)) else kind(found)
-    raise Wrong(f"{where} is {given}, expected {expected!r}")
 
 
 def _keys(found: Any, expected: dict | tuple | list, where: str) -> Iterable[Any]:

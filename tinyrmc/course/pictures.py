@@ -88,41 +88,26 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
     right = max(x[key] + _width(graph.labels[key]) / 2 for key in x)
     size = right, HIGH * (bottom + 1)
     _, panel = plt.subplots(figsize=size, layout="constrained")
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "color": "0.6", "zorder": 0}
+    arrow |= {"shrinkA": 9, "shrinkB": 9, "mutation_scale": 9}
     times, drawn = Counter(graph.lines), Counter[tuple[Key, Key]]()
     for line in graph.lines:
         start, end = ((x[key], graph.rows[key]) for key in line)
         bend = 0.2 if end[1] > start[1] + 1 else 0.0  # past the boxes between
         bend += 0.5 * (drawn[line] - (times[line] - 1) / 2)  # one beside the other
         drawn[line] += 1
-        panel.add_patch(
-            FancyArrowPatch(
-                start,
-                end,
-                arrowstyle="-|>",
-                connectionstyle=f"arc3,rad={bend}",
-                shrinkA=9,
-                shrinkB=9,
-                mutation_scale=9,
-                color="0.6",
-                zorder=0,
-            )
-        )
+        bent = f"arc3,rad={bend}"
+        panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, **arrow))
     for key, label in graph.labels.items():
         leaf, colour = key[0] == "leaf", "C2" if key[1] > 0 else "C1"
-        panel.text(
-            x[key],
-            graph.rows[key],
-            label,
-            ha="center",
-            va="center",
-            fontsize=9,
-            bbox={
-                "boxstyle": "round,pad=0.3" if leaf else "square,pad=0.3",
-                "facecolor": "white",
-                "edgecolor": "C0" if key == last else colour if leaf else "0.45",
-                "linewidth": 1.8 if key == last else 1.0,
-            },
-        )
+        box = {
+            "boxstyle": "round,pad=0.3" if leaf else "square,pad=0.3",
+            "facecolor": "white",
+            "edgecolor": "C0" if key == last else colour if leaf else "0.45",
+            "linewidth": 1.8 if key == last else 1.0,
+        }
+        look = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
+        panel.text(x[key], graph.rows[key], label, **look)
     panel.set(xlim=(0, right), ylim=(bottom + 0.5, -0.5))
     panel.axis("off")
     return panel

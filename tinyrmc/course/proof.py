@@ -73,9 +73,7 @@ def signed(contents: Mapping[str, Any], key: bytes) -> dict[str, Any]:
 
 
 def read(text: str, key: bytes | None = None) -> dict[str, Any]:
-    """The contents of a file. Refused unless its digest is right and, with a key, its
-    signature, too.
-    """
+    """The contents of a file; Refused if its digest or the key's signature is wrong."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,8 +86,7 @@ def read(text: str, key: bytes | None = None) -> dict[str, Any]:
     if key is not None and not _equal(found.get("signature"), _signature(found, key)):
         has = "is of another key" if "signature" in found else "is missing"
         raise Refused(f"its signature {has}")
-    known = {*made("", (), {}), "signature"}
-    if says := unknown(found, known):
+    if says := unknown(found, {*made("", (), {}), "signature"}):
         raise Refused(f"it {says}")
     solved, answers = found.get("solved"), found.get("answers")
     if not isinstance(solved, list) or not isinstance(answers, dict):
@@ -122,9 +119,7 @@ def read_key(file: Path) -> bytes:
 
 
 def write(contents: Mapping[str, Any], file: Path) -> None:
-    """Write a file of progress, in the place of an older one; UserError if it cannot
-    be written, or if something else is there.
-    """
+    """Write a file of progress; UserError where it cannot be, or other things lie."""
     text = json.dumps(contents, indent=1, ensure_ascii=False) + "\n"
     try:
         if file.exists() and KIND.encode() not in file.read_bytes():
@@ -136,8 +131,7 @@ def write(contents: Mapping[str, Any], file: Path) -> None:
 
 def hand_in(name: str) -> None:
     """Write NAME.progress.json here: your progress and answers, to hand in."""
-    stem = re.sub(r"[^-.+@\w ]", "_", name)
-    file = Path(f"{stem}.progress.json")
+    file = Path(re.sub(r"[^-.+@\w ]", "_", name) + ".progress.json")
     contents = progress_of(name)
     write(contents, file)
     solved = counted(len(contents["solved"]), "solved exercise")

@@ -100,7 +100,8 @@ def _collect(value: Any, name: str, known: set[str], texts: dict[str, str]) -> N
         if free and free != "__class__":
             raise NotSaved(f"it uses {free} of a function around it")
     texts[name] = ""  # it may call itself
-    around = getattr(value, "__globals__", None) or _globals_of(value)
+    parts = (value, *vars(value).values())  # a class itself has none
+    around = next((f.__globals__ for f in parts if isinstance(f, FunctionType)), {})
     for used in sorted(_names(codes, text)):
         if used in texts or used in GIVEN or used not in around or used in known:
             continue
@@ -124,11 +125,6 @@ def _codes(value: Any) -> list[CodeType]:
     parts = vars(value).values() if isinstance(value, type) else [value]
     codes = [getattr(each, "__code__", None) for each in parts]
     return [code for code in codes if code is not None]
-
-
-def _globals_of(value: Any) -> dict[str, Any]:
-    methods = [each for each in vars(value).values() if isinstance(each, FunctionType)]
-    return methods[0].__globals__ if methods else {}
 
 
 def _names(codes: list[CodeType], text: str) -> set[str]:

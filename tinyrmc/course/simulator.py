@@ -149,9 +149,7 @@ class Memory:
         self.array.flat[cell] = value
 
     def _use(self, index: Any, does: str) -> tuple[int, str]:
-        """The cell's number and name. Fault where it is not there, or another thread
-        may use it at the same time.
-        """
+        """The cell's number and name; Fault where it is not there, or in a race."""
         who, phase = self._gpu.now, self._gpu.phase
         where = index if isinstance(index, tuple) else (index,)
         name = f"{self._name}[{', '.join(map(str, where))}]"

@@ -28,9 +28,7 @@ demand({exercise}, {answer}, seed={seed})
 
 
 def demand(exercise: Any, answer: Any, seed: int) -> None:
-    """AssertionError, with the words of `check`, unless an answer is right on the cases
-    of a seed.
-    """
+    """AssertionError, in the words of `check`, unless right on the cases of a seed."""
     if not isinstance(exercise, Exercise):
         problem = exercise.problem(answer)
         assert not problem, problem
@@ -44,9 +42,7 @@ def demand(exercise: Any, answer: Any, seed: int) -> None:
 
 
 def assignment(notebook: dict[str, Any], seed: int, points: float = 1) -> dict:
-    """A copy of a chapter's notebook for nbgrader, each of its exercises worth some
-    points. UserError if it has none.
-    """
+    """A copy of a chapter's notebook for nbgrader; UserError if it has no exercise."""
     known, cells, done = graded(), [], set()
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -69,12 +65,8 @@ def assignment(notebook: dict[str, Any], seed: int, points: float = 1) -> dict:
         )
         identity = f"{known[key]:02}-{name}"
         mark: dict[str, Any] = {"grade": True, "solution": False, "locked": True}
-        mark |= {
-            "task": False,
-            "schema_version": 3,
-            "grade_id": identity,
-            "points": points,
-        }
+        mark |= {"task": False, "schema_version": 3}
+        mark |= {"grade_id": identity, "points": points}
         new = {"cell_type": "code", "id": identity, "source": test, "outputs": []}
         cells.append({**new, "execution_count": None, "metadata": {"nbgrader": mark}})
     if not done:

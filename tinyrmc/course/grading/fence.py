@@ -21,7 +21,7 @@ import struct
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 MEMORY = 2 << 30  # bytes of address space
 LARGEST = 32 << 20  # bytes of a file
@@ -82,15 +82,11 @@ def _alone(system: Any) -> bool:
         return False
     child = os.fork()
     if child:
-        _wait_for(child)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
     system.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     return True
-
-
-def _wait_for(child: int) -> NoReturn:
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
 
 
 def _readable() -> set[str]:

@@ -199,12 +199,8 @@ def _one(key: Key, state: Any, text: Any, found: Any) -> Grade:
 
 def _short(text: Any) -> str:
     """The words of `check` in one line: without the case, and how to try it."""
-    lines = [
-        line
-        for line in str(text).splitlines()
-        if not line.startswith((" ", "in case", "Try it"))
-    ]
-    return shown(" ".join(lines))
+    lines, beside = str(text).splitlines(), (" ", "in case", "Try it")
+    return shown(" ".join(each for each in lines if not each.startswith(beside)))
 
 
 # --- The processes of a learner -------------------------------------------------------
@@ -292,8 +288,12 @@ def _process(job: dict[str, Any], seconds: float) -> tuple[list[dict], str]:
             stopped = _watched(
                 process, told.fileno(), Path(folder), seconds, job["seconds"]
             )
-        finally:
-            _kill(process)
+        finally:  # end it, and all that it has begun
+            if hasattr(os, "killpg"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
         told.seek(0)
         complaints.seek(0)
         last = complaints.read()[-300:].decode(errors="replace").strip()
@@ -351,15 +351,6 @@ def _fills(folder: Path) -> bool:
         if count > FILES or size > DISK:
             return True
     return False
-
-
-def _kill(process: subprocess.Popen) -> None:
-    """End a process, and all that it has begun."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
 
 
 def _lines(data: bytes) -> Iterator[dict]:

@@ -188,14 +188,10 @@ def _add_notebook(hand_in: HandIn, name: str, data: bytes) -> None:
 
 def _moved(module: str, exercise: str, known: dict[str, set[str]]) -> str | None:
     """The module that has an exercise now, if chapters have exchanged theirs."""
-    return next(
-        (
-            new
-            for new, old in record.OLDER.items()
-            if module in old and exercise in known.get(new, ())
-        ),
-        None,
-    )
+    for new, old in record.OLDER.items():
+        if module in old and exercise in known.get(new, ()):
+            return new
+    return None
 
 
 def cells_of(text: str) -> list[str]:
@@ -203,8 +199,7 @@ def cells_of(text: str) -> list[str]:
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        cut = f"it is cut short, or no notebook: {problem}"
-        raise Unfit(cut) from None
+        raise Unfit(f"it is cut short, or no notebook: {problem}") from None
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
         raise Unfit("it is no notebook: it names no version of its format")
     if notebook["nbformat"] != 4 or not isinstance(notebook.get("cells"), list):

@@ -23,9 +23,7 @@ MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 
 
 class Unreadable(Exception):
-    """An answer's cell is no Python, or what it needs does not run; the text says
-    which.
-    """
+    """An answer's cell is no Python, or what it needs fails; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,9 @@ class Notebook:
         """Expressions that are answers to an exercise, each with the number of the
         statement that it stands in; the exercise's own name first.
         """
-        known, found = _aliases(self.statements), {}
+        imports = (pair for each in self.statements for pair in _imported(each.node))
+        known = {k: path for k, path in imports if path.startswith("tinyrmc.course")}
+        found = {}
         for k, statement in enumerate(self.statements):
             for call in ast.walk(statement.node):
                 if not isinstance(call, ast.Call) or not call.args:
@@ -82,9 +82,7 @@ class Notebook:
         return sorted(found.values(), key=lambda each: _dotted(each[0]) != name)
 
     def value(self, expression: ast.expr, before: int) -> Any:
-        """The value of an expression after what it needs has run; Unreadable if it does
-        not run.
-        """
+        """The value of an expression after what it needs has run; or Unreadable."""
         names: dict[str, Any] = {**GIVEN, "__name__": "__main__", "display": print}
         line = ast.fix_missing_locations(ast.Expr(expression))
         whole = Statement(line, "", *_names(line))
@@ -167,11 +165,6 @@ def _imported(node: ast.stmt) -> Iterator[tuple[str, str]]:
         elif isinstance(each, ast.ImportFrom):
             for alias in each.names:
                 yield alias.asname or alias.name, f"{each.module}.{alias.name}"
-
-
-def _aliases(statements: list[Statement]) -> dict[str, str]:
-    found = (pair for each in statements for pair in _imported(each.node))
-    return {name: path for name, path in found if path.startswith("tinyrmc.course")}
 
 
 def _dotted(node: ast.AST) -> str:

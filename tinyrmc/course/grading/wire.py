@@ -41,9 +41,7 @@ def packed(value: Any) -> list:
 
 
 def unpacked(value: Any) -> Any:
-    """The result again. Anything may stand there: ValueError or TypeError if it is
-    nothing that `packed` makes.
-    """
+    """The result again; ValueError or TypeError for what `packed` does not make."""
     kind, inside = value
     if kind == "text":
         return str(inside)
