@@ -566,7 +566,6 @@ def _no_games(curves):
     """The first thing that no numbers of games won would show, or nothing."""
     if any(each.y.min() < 0 or each.y.max() > 20 for each in curves):
         return "of twenty games an arm wins from none to all twenty"
-    return ""
 
 
 picture = Picture("acting", cannot_be=_no_games)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..compare import Wrong
+from ..panels import new_panel
 from .exercise import each, exercise
 from .experiments import report
 from .recorded import recorded
@@ -368,8 +369,6 @@ def store(keys, values, beta=1.0, rule="delta"):
 
 def _with_picture(answer, store, seed):
     """The text of `report` on an experiment; `Wrong` if its picture is not complete."""
-    from matplotlib.figure import Figure
-
     drawn, widths = [], set()
 
     def noted(keys, values, *more, **named):
@@ -377,7 +376,7 @@ def _with_picture(answer, store, seed):
         return store(keys, values, *more, **named)
 
     def on_a_panel(store, seed):
-        panel = Figure().subplots()
+        panel = new_panel()
         drawn.append((panel, answer(store, panel, seed)))
         return drawn[-1][1]
 

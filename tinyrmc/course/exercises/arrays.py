@@ -229,7 +229,6 @@ def _no_distances(curves):
         return "the smallest distances have the name of the largest"
     if low.y.shape == high.y.shape and (low.y > high.y).any():
         return "at one place the smallest distance is above the largest"
-    return ""
 
 
 picture = Picture("arrays", cannot_be=_no_distances)

@@ -418,7 +418,6 @@ def _no_largest_shares(curves):
             "with the widest keys the largest share is about the same with the root "
             "and without; it is not, if the entries of queries and keys are of size 1"
         )
-    return ""
 
 
 picture = Picture("attention", cannot_be=_no_largest_shares)

@@ -286,9 +286,7 @@ def who_moves(step, M, rng):
 
 
 class LouderQueries(nn.Module):
-    """The layer norm of a core's queries, keys and values, which then multiplies all
-    queries by a factor, and so all scores.
-    """
+    """The norm of a core's queries, keys and values; then a factor for all queries."""
 
     def __init__(self, core, factor):
         self.norm = core.blocks[0]["qkv_norm"]
@@ -307,9 +305,7 @@ def scaled(core, power):
 
 
 class JointNorm(nn.Module):
-    """Normalises rows and units together: x (B, rows, size), with gains and offsets
-    (rows, size).
-    """
+    """Normalises x (B, rows, size) over both axes; gains and offsets (rows, size)."""
 
     def __init__(self, rows, size):
         self.gain = Parameter(np.ones((rows, size), np.float32))
@@ -420,12 +416,10 @@ class Network:
         return self._make(layers=layers).num_parameters
 
 
-def _diagnosed(answer, bug, seed, slots):
-    return answer(Network(bug, seed, slots), np.random.default_rng(seed))
-
-
 @used(
-    _diagnosed,
+    lambda answer, bug, seed, slots: answer(
+        Network(bug, seed, slots), np.random.default_rng(seed)
+    ),
     cases=lambda rng: [
         (bug, seed, slots)
         for seed, slots in ((0, 4), (1, 3), (2, 6))

@@ -192,7 +192,6 @@ maze = Task(
     answers=16,
 )
 
-
 taken_away = Report("capstone", "taken_away", trained=False)
 
 

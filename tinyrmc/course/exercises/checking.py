@@ -11,14 +11,12 @@ from .mended import mended
 
 # --- Functions to differentiate, all analytic -----------------------------------------
 
-
 WAVES, CUBES, NEIGHBOURS, LIFTED = named(
     waves=lambda x: np.sin(x).sum(),
     cubes=lambda x: (x**3).sum(),
     neighbours=lambda x: (x.reshape(-1)[1:] * x.reshape(-1)[:-1]).sum(),
     lifted=lambda x: 1e6 + np.exp(x).sum(),  # what a subtraction loses
 )
-
 
 OF_ENTRIES = """
         entries that have had their turn stay moved: begin each time with new zeros, or
@@ -401,7 +399,6 @@ def _no_errors(curves):
         )
     if sum(lost) < 2:
         return "with the smallest h both differences have lost their digits; here not"
-    return ""
 
 
 picture = Picture("checking", curves=3, cannot_be=_no_errors)

@@ -5,7 +5,7 @@ import numpy as np
 from ..compare import Demand, Wrong, agree
 from ..simulator import launch
 from .drawn import drawn
-from .exercise import each
+from .exercise import each, normal
 from .used import used
 
 
@@ -125,10 +125,8 @@ def cost_of_strides(panel, strides):
 def _neighbours(answer, x, threads):
     y, blocks = np.full(x.size, np.nan), -(-x.size // threads)
     counts = launch(answer, blocks, threads, y, x, x.size)
-    right = (
-        np.convolve(x, np.ones(3), "same") if x.size > 2 else np.full(y.size, x.sum())
-    )
-    return _frugal(y, right, counts, reads=x.size + 2 * (blocks - 1))
+    before, after = np.append(0.0, x[:-1]), np.append(x[1:], 0.0)
+    return _frugal(y, before + x + after, counts, reads=x.size + 2 * (blocks - 1))
 
 
 @used(
@@ -189,6 +187,11 @@ def add(a, b):
     return a + b
 
 
+def larger(a, b):
+    """The larger of two numbers."""
+    return max(a, b)
+
+
 def _reduced(answer, x, combine):
     """Each thread's result for x, then for -x, in the same shared memory."""
     blocks, threads = x.shape
@@ -203,22 +206,11 @@ def _reduced(answer, x, combine):
             found[k, block, thread] = value
 
     counts = launch(twice, blocks, threads, found, x)
-    both = [combine.whole(each) for each in (x, -x)]
+    whole = {add: np.sum, larger: np.max}[combine]
+    both = [whole(each, axis=-1) for each in (x, -x)]
     right = np.stack([np.tile(each[:, None], threads) for each in both])
     most = 2 * (3 * threads.bit_length() + 3)
     return _frugal(found, right, counts, longest=most)
-
-
-add.whole = lambda x: x.sum(axis=-1)  # type: ignore[attr-defined]
-
-
-def larger(a, b):
-    """The larger of two numbers."""
-    return max(a, b)
-
-
-larger.whole = lambda x: x.max(axis=-1)  # type: ignore[attr-defined]
-_OF = {"add": add, "larger": larger}
 
 
 @used(
@@ -226,7 +218,7 @@ _OF = {"add": add, "larger": larger}
     cases=each(
         lambda rng, blocks, threads, name: (
             rng.normal(size=(blocks, threads)),
-            _OF[name],
+            {"add": add, "larger": larger}[name],
         ),
         '1 8 "add", 2 4 "larger", 3 64 "add", 1 64 "larger", 2 2 "add"',
     ),
@@ -388,8 +380,7 @@ def _product(answer, a, b, edge):
     _product,
     cases=each(
         lambda rng, rows, inner, columns, edge: (
-            rng.normal(size=(rows, inner)),
-            rng.normal(size=(inner, columns)),
+            *normal(rng, (rows, inner), (inner, columns)),
             edge,
         ),
         "4 4 4 2, 3 4 5 2, 4 6 2 4, 5 3 7 4, 1 9 1 3, 3 2 4 1",

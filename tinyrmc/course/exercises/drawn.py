@@ -16,9 +16,9 @@ import numpy as np
 from .. import panels
 from ..compare import Wrong
 from ..panels import check_names, new_panel
+from .exercise import Function
 from .used import Used, used
 
-Function = Callable[..., Any]
 PARTS = "the row of places, along the axis below,", "the row of heights"
 
 

@@ -206,7 +206,6 @@ def kept_by_chains(panel, lengths):
 
 KEPT = np.array([1.0, 2.0])  # what a forward pass has computed
 
-
 BOTH, DOUBLED, MEAN_OF_TWO, OF_THE_FORWARD = named(
     both=lambda g: (g, g),
     doubled=lambda g: (2.0 * g,),
@@ -385,12 +384,9 @@ def _linear(first):
 
 
 def _tied():
-    embedding = _Part(table=_of(1, 2))
-    return _Part(
-        embedding=embedding,
-        core=_linear(3),
-        out=_Part(bias=_of(9), table=embedding.table),
-    )
+    table = _of(1, 2)
+    out = _Part(bias=_of(9), table=table)
+    return _Part(embedding=_Part(table=table), core=_linear(3), out=out)
 
 
 def _used_twice():

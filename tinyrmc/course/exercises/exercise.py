@@ -283,9 +283,7 @@ class Exercise:
         return Verdict("right", self.found or f"{len(cases)} cases agree{judge}")
 
     def slow(self, answer: Function) -> str:
-        """The cost of a right answer at the size of a training step, in words; "" where
-        it is not much more than the solution's.
-        """
+        """What a slow answer costs in training, in words; "" for one that is not slow."""
         arguments = self._large()
         if arguments is None or answer in (self, self.function):
             return ""
@@ -342,8 +340,7 @@ class Exercise:
             given.append(self._outcome(answer, case))
             if isinstance(given[-1], TooLong):
                 return ""
-        mistake = self.recognise(given, cases)
-        if mistake:
+        if mistake := self.recognise(given, cases):
             return f"That is what you get when {mistake}"
         if self.found:  # it has said what is wrong
             return ""
@@ -389,9 +386,9 @@ class Exercise:
             finally:
                 _judged.pop()
             expected = self.found or (self.exact or right)(*case.copies())
-        for (name, before), after in zip(
-            case.arguments.items(), arguments, strict=True
-        ):
+        named = dict(zip(case.arguments, arguments, strict=True))
+        for name, after in named.items():
+            before = case.arguments[name]
             if not unchanged(before, after):
                 why = "which others may still need: work on a copy"
                 if agree(after, before, Demand()):
@@ -401,7 +398,6 @@ class Exercise:
                     )
                 raise Spoilt(f"it changes its argument {name}, {why}")
         compare(found, expected, self.demand)
-        named = dict(zip(case.arguments, arguments, strict=True))
         check_memory(arrayed(found, expected), named, self.views)
 
     def _call(self, answer: Function, arguments: list[Any], first: bool) -> Any:
@@ -608,9 +604,7 @@ def _pieces(change: str) -> tuple[str, ...]:
 
 
 def altered(solution: Any, *pieces: str) -> Function:
-    """The solution with pieces of its text replaced: old, new, old, new, ... A single
-    piece is another expression that it returns.
-    """
+    """The solution with pieces replaced: old, new, ... A single one is its result."""
 
     @functools.cache
     def made() -> Any:

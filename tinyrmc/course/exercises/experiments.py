@@ -98,9 +98,7 @@ def report(subject: str, array: bool = False) -> Callable[..., Any]:
 
 
 def _disturbed(answer: Any, function: Any, seed: int) -> Any:
-    """The numbers that an answer measures of three times the function, plus noise; None
-    if it gives none.
-    """
+    """What an answer measures of three times the function, plus noise; or None."""
     rng = np.random.default_rng(0)
 
     def disturbed(*arguments, **named):
@@ -145,9 +143,7 @@ SURE = 0.05
 
 
 class Report:
-    """Checks whether a conclusion is borne out by the runs it stands on. Where the runs
-    are trainings, a report names their `rates`.
-    """
+    """Checks whether runs bear a conclusion out. Of trainings it names the `rates`."""
 
     def __init__(self, chapter: str, name: str = "experiment", trained: bool = True):
         self.chapter, self.name, self.trained = chapter, name, trained
@@ -157,8 +153,7 @@ class Report:
         if report is ...:
             print("nothing to check yet: the report is still `...`")
             return
-        problem = self.problem(report)
-        if problem:
+        if problem := self.problem(report):
             print(f"wrong: {problem}")
             return
         alone = self.trained and len({*_rates(report["rates"])}) == 1
@@ -222,7 +217,7 @@ class Picture:
     """Checks whether a picture that a learner has drawn can be read: as many curves as
     it compares, different ones, of enough points, and names for all.
 
-    cannot_be(curves) says in words what no right measurement would show; "" otherwise.
+    cannot_be(curves) says in words what no right measurement would show, if anything.
     """
 
     def __init__(
@@ -231,7 +226,7 @@ class Picture:
         name: str = "picture",
         curves: int = 2,
         points: int = POINTS,
-        cannot_be: Callable[[list[panels.Drawn]], str] = lambda curves: "",
+        cannot_be: Callable[[list[panels.Drawn]], str | None] = lambda curves: None,
     ):
         self.chapter, self.name, self.curves = chapter, name, curves
         self.points, self.cannot_be = points, cannot_be
@@ -268,4 +263,4 @@ class Picture:
             return str(problem)
         if not panel.get_legend():
             return "nothing says which curve is which: panel.legend()"
-        return self.cannot_be(found)
+        return self.cannot_be(found) or ""

@@ -37,7 +37,6 @@ def _no_shares(curves):
         return "a share of right answers lies between 0 and 1"
     if any(len({*each.y}) < 3 for each in curves):
         return "a curve is level: draw the share of each 50 steps, not of all of them"
-    return ""
 
 
 picture = Picture("first", cannot_be=_no_shares)

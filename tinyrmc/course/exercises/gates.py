@@ -180,21 +180,18 @@ def gated_vjp(g, f, i, m, candidate, forget_bias):
     return by_f, by_i, g * keep, g * take
 
 
-def _history(rng):
-    shut = np.full((4, 2), -np.inf)
-    open_shut_half = np.array([[2.0], [-np.inf], [0.0]])
-    return [
+_SHUT, _OPEN_SHUT_HALF = np.full((4, 2), -np.inf), np.array([[2.0], [-np.inf], [0.0]])
+
+
+@exercise(
+    cases=lambda rng: [
         (*normal(rng, (5, 3), (5, 3)), 0.0),
         (*normal(rng, (4, 4), (4, 4)), 1.0),
         (*normal(rng, (1, 2), (1, 2)), 1.0),
         (*normal(rng, (50, 2), (50, 2)), 3.0),
-        (-shut, shut, 0.0),  # all is kept, and nothing written
-        (open_shut_half, np.zeros((3, 1)), 1.0),  # shut once: the past is gone
-    ]
-
-
-@exercise(
-    cases=_history,
+        (-_SHUT, _SHUT, 0.0),  # all is kept, and nothing written
+        (_OPEN_SHUT_HALF, np.zeros((3, 1)), 1.0),  # shut once: the past is gone
+    ],
     hints=[
         "Take T = 2 and put equation 7 for m_1 into equation 7 for m_2. What is c_1 "
         "multiplied by, what c_2, what m_0?",
@@ -236,10 +233,6 @@ def weights_of_the_past(f, i, forget_bias):
     return np.stack([left, *reversed(weights)])
 
 
-def _logit(share):
-    return math.log(share / (1 - share))
-
-
 @exercise(
     cases=lambda rng: [
         (0.5, 50),
@@ -258,7 +251,7 @@ def _logit(share):
     ],
     mistakes="""
         you lose the same amount at every step, not the same part of what is left
-            = _logit(1 - (1 - share) / steps)
+            = math.log((p := 1 - (1 - share) / steps) / (1 - p))
         you take the logarithm of the gate, not that of p / (1 - p)
             = math.log(share ** (1 / steps))
     """,
@@ -359,7 +352,6 @@ def _not_what_is_left(curves):
                 f"after {curve.x[k]:g} steps; forget gates leave another share of m_0. "
                 "Does it begin with 1, after no step?"
             )
-    return ""
 
 
 picture = Picture("gates", curves=3, cannot_be=_not_what_is_left)

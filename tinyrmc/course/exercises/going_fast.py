@@ -217,15 +217,12 @@ def _batches(rng):
         examples[[*unknown], 2] = np.nan
         return examples
 
-    def case(examples, size):
-        return _at_most(size), examples, size
-
     return [
-        case(batch(10), 4),  # pieces of four, four and two
-        case(batch(12, 1, 2, 3, 11), 4),
-        case(batch(5, 4), 2),  # a last piece without any target
-        case(1e3 * batch(7, 0), 1),
-        case(batch(2), 4),
+        (_at_most(4), batch(10), 4),  # pieces of four, four and two
+        (_at_most(4), batch(12, 1, 2, 3, 11), 4),
+        (_at_most(2), batch(5, 4), 2),  # a last piece without any target
+        (_at_most(1), 1e3 * batch(7, 0), 1),
+        (_at_most(4), batch(2), 4),
     ]
 
 

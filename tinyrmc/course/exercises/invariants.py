@@ -107,13 +107,8 @@ def weights_behind(attention, Q, K):
 
 # --- Experiments ----------------------------------------------------------------------
 
-
-def _sizes():
-    def case(N, R, d_k, d_v, scale=1.0):
-        rng = np.random.default_rng([N, R, d_k, d_v])
-        return [scale * x for x in normal(rng, (N, d_k), (R, d_k), (R, d_v))]
-
-    return [case(3, 4, 5, 2), case(4, 4, 4, 4), case(1, 1, 1, 1), case(6, 2, 16, 3, 3)]
+# queries, keys, their width, that of values, and how large they are
+_SIZES = ((3, 4, 5, 2, 1.0), (4, 4, 4, 4, 1.0), (1, 1, 1, 1, 1.0), (6, 2, 16, 3, 3.0))
 
 
 def _difference(experiment, function, arrays):
@@ -138,13 +133,13 @@ def _difference(experiment, function, arrays):
 
 
 def outcome(experiment, function):
-    """Run experiment(function, Q, K, V) -> (found, expected) on arrays of several
-    sizes: "holds", or where it fails.
-    """
-    for Q, K, V in _sizes():
-        wrong = _difference(experiment, function, (Q, K, V))
-        if wrong:
-            return f"FAILS ({len(Q)} queries, {len(K)} keys): {wrong}"
+    """Try experiment(function, Q, K, V) on some arrays: "holds", or where it fails."""
+    for N, R, d_k, d_v, scale in _SIZES:
+        arrays = normal(
+            np.random.default_rng([N, R, d_k, d_v]), (N, d_k), (R, d_k), (R, d_v)
+        )
+        if wrong := _difference(experiment, function, [scale * x for x in arrays]):
+            return f"FAILS ({N} queries, {R} keys): {wrong}"
     return "holds"
 
 

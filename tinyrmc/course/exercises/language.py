@@ -25,33 +25,27 @@ def cut(text):
     return "".join(" ".join(words) + "\n" for words in found if words)
 
 
-def alice():
+def parts_of_the_book():
     """The book's first ten chapters to train on, the eleventh and the twelfth apart."""
     parts = book().split("CHAPTER ")[1:]
-    return corpora.from_texts(
-        train=cut("".join(parts[:10])),
-        validation=cut(parts[10]),
-        test=cut(parts[11]),
-        name="alice",
-        minimum_count=2,
-    )
+    return {"train": "".join(parts[:10]), "validation": parts[10], "test": parts[11]}
 
 
-def _texts(rng):
-    def shares(V):
-        return rng.dirichlet(np.ones(V))
-
-    return [
-        (rng.integers(5, size=60), shares(5), 1.0),
-        (rng.integers(4, size=4), shares(4), 0.5),
-        (np.array([0, 1, 1, 1, 0, 1, 1, 2]), np.array([0.25, 0.5, 0.25]), 3.0),
-        (rng.integers(3, size=200), shares(6), 30.0),  # three words never occur
-        (np.array([2]), shares(3), 10.0),  # a text without any pair
-    ]
+def alice():
+    """These parts as a corpus of words, of which each comes at least twice."""
+    parts = {name: cut(text) for name, text in parts_of_the_book().items()}
+    return corpora.from_texts(**parts, name="alice", minimum_count=2)
 
 
 @exercise(
-    cases=_texts,
+    cases=lambda rng: [
+        (rng.integers(5, size=60), rng.dirichlet(np.ones(5)), 1.0),
+        (rng.integers(4, size=4), rng.dirichlet(np.ones(4)), 0.5),
+        (np.array([0, 1, 1, 1, 0, 1, 1, 2]), np.array([0.25, 0.5, 0.25]), 3.0),
+        # three words never occur
+        (rng.integers(3, size=200), rng.dirichlet(np.ones(6)), 30.0),
+        (np.array([2]), rng.dirichlet(np.ones(3)), 10.0),  # a text without any pair
+    ],
     large=lambda rng: [(rng.integers(50, size=3000), rng.dirichlet(np.ones(50)), 1.0)],
     unlooped="over the text",
     hints=[
@@ -437,7 +431,6 @@ def _no_perplexities(curves):
             "on the validation text the lowest perplexity lies somewhere between 0.1 "
             "and 1000; no curve has it there"
         )
-    return ""
 
 
 picture = Picture("language", cannot_be=_no_perplexities)

@@ -172,20 +172,13 @@ def three_batches(step):
     return x, 2 * x + rng.normal(size=3)
 
 
-def _lessons(rng):
-    return [
-        (normal(rng, 1, 1), line_slopes, rule(), three_batches, steps)
-        for rule, steps in (
-            (lambda: plain_rule, 1),
-            (lambda: plain_rule, 5),
-            (Rolling, 4),
-            (lambda: plain_rule, 0),
-        )
-    ]
-
-
 @exercise(
-    cases=_lessons,
+    cases=lambda rng: [
+        (normal(rng, 1, 1), line_slopes, plain_rule, three_batches, 1),
+        (normal(rng, 1, 1), line_slopes, plain_rule, three_batches, 5),
+        (normal(rng, 1, 1), line_slopes, Rolling(), three_batches, 4),
+        (normal(rng, 1, 1), line_slopes, plain_rule, three_batches, 0),
+    ],
     hints=[
         "Each step: the batch of this step, loss and gradients at the weights as they "
         "are now, and then new weights.",
@@ -467,10 +460,8 @@ def slopes(weights, inputs, targets):
     z = logits(nodes, tape.watch(inputs))
     losses = -log_shares(z.data)[np.arange(len(targets)), targets]
 
-    def vjp(g):
-        return (cross_entropy_vjp(g, z.data, targets),)
-
-    loss = tape.record(losses, (z,), vjp).mean()
+    node = tape.record(losses, (z,), lambda g: (cross_entropy_vjp(g, z.data, targets),))
+    loss = node.mean()
     return float(loss.data), tape.gradient(loss, nodes)
 
 

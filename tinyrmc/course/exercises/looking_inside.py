@@ -79,9 +79,8 @@ def readable(rows, wanted):
 
 def _probed(rng, B, F, D, noise, *others):
     rows, wanted = _held(rng, B, F, D, noise)
-    mixed = [
-        rows @ rng.normal(size=(F, G)) for G in others
-    ]  # some of it, as chance has
+    # some of it, as chance has
+    mixed = [rows @ rng.normal(size=(F, G)) for G in others]
     controls = [np.tanh(each) + 0.3 * rng.normal(size=each.shape) for each in mixed]
     return rows, controls, wanted
 

@@ -100,8 +100,7 @@ def _steps(rng, B, N, F, H, G, scale=1, forget_bias=1):
 
 # In the fourth each slot has one gate.
 steps = each(
-    _steps,
-    "2 3 4 2 4, 4 4 4 1 4 1 -2, 3 1 6 3 6, 2 5 4 2 1 1 3, 1 2 8 4 8 10",
+    _steps, "2 3 4 2 4, 4 4 4 1 4 1 -2, 3 1 6 3 6, 2 5 4 2 1 1 3, 1 2 8 4 8 10"
 )
 
 

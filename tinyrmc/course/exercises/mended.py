@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .exercise import Exercise, Verdict, _alike, _source, altered, exercise
+from .exercise import Exercise, Function, Verdict, _alike, _source, altered, exercise
 
-Function = Callable[..., Any]
 UNCHANGED = "it still does what it did: find the line"
 NO_MEND = {
     ".detach(": "it takes the Tensor off the tape, as .data does",
@@ -27,9 +26,7 @@ NO_MEND = {
 
 
 def mended(broken: tuple[str, ...], **words: Any) -> Callable[[Function], Mended]:
-    """As `exercise`, for a solution that mends what is `broken`: pieces of its text and
-    what stands in their places.
-    """
+    """As `exercise`, for a solution that mends `broken`: old, new, ... of its text."""
     return exercise(kind=Mended, broken=broken, **words)
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from ... import equations
 from .derived import by_complex_step
 from .exercise import each, exercise, named, normal
 from .experiments import Picture
@@ -192,11 +193,7 @@ def layers_of(rng, *sizes):
 
 def mlp(z, layers):
     """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
-    for number, (weight, bias) in enumerate(layers):
-        z = z @ weight + bias
-        if number < len(layers) - 1:
-            z = np.maximum(z, 0)
-    return z
+    return equations.mlp(np, z, layers)
 
 
 def _g_psi_cases(rng, depth, scale, *shape):
@@ -358,7 +355,6 @@ def _no_sizes(curves):
             "with the largest factor the other slots come small out of a joint norm; "
             "here they do not. Go on to a factor of 1,000, and leave slot 0 out"
         )
-    return ""
 
 
 picture = Picture("normalisation", cannot_be=_no_sizes)

@@ -298,7 +298,6 @@ def _no_right_shares(curves):
                 f"{curve.y[k]:.3g}, and of the check's questions {right[k]:.3g} are "
                 "right: are the distances those from the reference?"
             )
-    return ""
 
 
 picture = Picture("nth_farthest", curves=3, cannot_be=_no_right_shares)

@@ -363,7 +363,6 @@ def _no_hop(curves):
                 f"{curve.y[k]:.3g}, and a hop another share: are u and all memories of "
                 "this length, and is u the first of them?"
             )
-    return ""
 
 
 picture = Picture("one_hop", curves=3, cannot_be=_no_hop)

@@ -522,7 +522,6 @@ def _not_clipped(curves):
             f"no curve is what is made large for A = {A:g}: the smaller one of rho A "
             "and clip(rho) A, with epsilon = 0.2"
         )
-    return ""
 
 
 picture = Picture("ppo", cannot_be=_not_clipped)

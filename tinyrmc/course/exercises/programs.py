@@ -248,7 +248,6 @@ def _no_accuracies(curves):
         return "an accuracy lies between 0 and 1: take the mean of the seeds"
     if max(each.y[np.argmax(each.x)] for each in curves) < 0.3:
         return "no place is learnt: at the end one should be far above guessing, 0.1"
-    return ""
 
 
 picture = Picture("programs", curves=3, cannot_be=_no_accuracies)

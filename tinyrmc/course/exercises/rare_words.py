@@ -7,10 +7,10 @@ import itertools
 
 import numpy as np
 
-from ..chapter import book
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
 from .experiments import Picture
+from .language import parts_of_the_book
 
 
 def _texts(rng):
@@ -209,20 +209,15 @@ def two_level(head, tail):
     return np.concatenate(parts, axis=-1)
 
 
-def _zipf(rng):
-    counts = np.floor(2000 / np.arange(1, 301)) + rng.integers(3, size=300)
-    return [
-        (np.sort(counts)[::-1],),
+@exercise(
+    cases=lambda rng: [
+        (np.sort(2000.0 // np.arange(1, 301) + rng.integers(3, size=300))[::-1],),
         (np.sort(rng.integers(1, 50, size=40))[::-1],),
         (np.array([90, 5, 1, 1, 1, 1, 1]),),
         (np.array([8, 1]),),
         (np.full(12, 3),),
         (np.array([20, 14, 12, 10, 9]),),  # another k with a tail that is one too long
-    ]
-
-
-@exercise(
-    cases=_zipf,
+    ],
     hints=[
         "With k words in the head: the head always takes k + 1 products, the tail "
         "V - k more, but only for the share of the text that is rare.",
@@ -253,10 +248,7 @@ def cheapest_head(counts):
 
 def text(part):
     """The book as `language.alice` has it: ten chapters to train on, two apart."""
-    parts = book().split("CHAPTER ")[1:]
-    return {"train": "".join(parts[:10]), "validation": parts[10], "test": parts[11]}[
-        part
-    ]
+    return parts_of_the_book()[part]
 
 
 def _joined(symbols, pair):
@@ -349,7 +341,6 @@ def _cut_into_fewer(curves):
     heights = [each.y[np.argsort(each.x)] for each in curves]
     if any(each.min() < 1 or (np.diff(each) > 1e-9).any() for each in heights):
         return "a word has a piece or more, and no more of them with more pairs"
-    return ""
 
 
 picture = Picture("rare_words", cannot_be=_cut_into_fewer)

@@ -18,9 +18,8 @@ from ..cases import Case
 from ..compare import Demand, Wrong, compare
 from ..limits import at_most, line_of_error
 from ..traced import each_in
-from .exercise import Exercise, Verdict, check_signature, exercise, is_empty
+from .exercise import Exercise, Function, Verdict, check_signature, exercise, is_empty
 
-Function = Callable[..., Any]
 LARGE = 100  # beyond, sigmoid and softmax are flat, and gradients are rounding errors
 
 

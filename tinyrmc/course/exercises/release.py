@@ -163,7 +163,6 @@ def _no_spreads(curves):
         return "a spread is a root of squares, so it is not below 0"
     if max(each.x.max() for each in curves) < 20:
         return "read more inputs, twenty at least: slots come together slowly"
-    return ""
 
 
 picture = Picture("release", curves=3, cannot_be=_no_spreads)

@@ -85,12 +85,8 @@ def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
 
 def _processed(rng, B, N, F, G, scale=1):
     layers = [normal(rng, (F, G), G), normal(rng, (G, F), F)]
-    return (
-        scale * rng.normal(size=(B, N, F)),
-        *normal(rng, (B, N, F)),
-        layers,
-        *normal(rng, F, F),
-    )
+    g, z = normal(rng, (B, N, F), (B, N, F))
+    return scale * g, z, layers, *normal(rng, F, F)
 
 
 @exercise(

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cases import Case
-from .exercise import UNWRITTEN, Exercise, Verdict, exercise, is_empty
-
-Function = Callable[..., Any]
+from .exercise import UNWRITTEN, Exercise, Function, Verdict, exercise, is_empty
 
 
 def used(

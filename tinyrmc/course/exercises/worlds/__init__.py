@@ -68,9 +68,7 @@ def distances(following, wins):
 
 
 def _seen(rng, views, n, new, A=4, all_new=0):
-    """Moments with few views, each with an action that is mostly a shortest one. The
-    new moments have `all_new` views more.
-    """
+    """Moments with few views and mostly a shortest action; new ones have more views."""
     best = rng.integers(1, A, size=views + all_new)
 
     def shortest(seen):
@@ -269,7 +267,6 @@ def _no_shares(curves):
             "on the moments that chose it the rule is right at least as often as "
             "elsewhere; your curves cross. Is each judged on its own moments?"
         )
-    return ""
 
 
 picture = Picture("worlds", points=4, cannot_be=_no_shares)
