@@ -9,7 +9,7 @@ how far it looks is a claim. chapters/claims/NN.py holds those of a chapter:
 
     chapter = Chapter("09", "keep_a_bit")
 
-    @claim(lambda n: by_chance(n["bias 0"], n["bias 3"]) <= 0.05)
+    @claim(lambda n: ahead(n, "bias 0", "bias 3"))
     def the_bias_matters():
         '''With a bias of 3 the loss ends at {bias 3:.2f}, with 0 at {bias 0:.2f}.'''
         return {
@@ -20,7 +20,7 @@ how far it looks is a claim. chapters/claims/NN.py holds those of a chapter:
 The docstring is the sentence as the chapter has it, with its numbers; a blank line
 stands between several. The function measures: a name, and a number for each seed. (A
 name has no dot in it.) The condition says of the numbers whether the sentence holds.
-"Does not learn" takes three `rates`, "better" three seeds and `by_chance`, "holds" an
+"Does not learn" takes three `rates`, "better" three seeds and to be `ahead`, "holds" an
 untrained or shuffled control, "new examples" that none are `shared`.
 
 The numbers go to chapters/claims/NN.json. The chapter shows them, if it likes, with
@@ -58,7 +58,7 @@ import numpy as np
 
 from tinyrmc.course.evidence import Measured, by_chance
 
-__all__ = ["Chapter", "by_chance", "claim", "rates", "shared"]
+__all__ = ["Chapter", "ahead", "by_chance", "claim", "even", "rates", "shared"]
 
 HERE = Path(__file__).resolve().parent
 CLAIMS = HERE / "claims"
@@ -80,6 +80,16 @@ def claim(
         return function
 
     return enter
+
+
+def ahead(numbers: Measured, more: str, *less: str, level: float = 0.05) -> bool:
+    """Whether `more` lies further above each of the `less` than chance explains."""
+    return all(by_chance(numbers[more], numbers[each]) <= level for each in less)
+
+
+def even(numbers: Measured, one: str, other: str) -> bool:
+    """Whether chance may explain which of the two is ahead."""
+    return not ahead(numbers, one, other) and not ahead(numbers, other, one)
 
 
 def rates(rate: float) -> tuple[float, float, float]:

@@ -217,6 +217,15 @@ def test_chance_is_counted_over_all_ways_to_deal_the_seeds():
     assert by_chance(a + 2, b) < 0.001 and 0.01 < by_chance(a, b) < 0.99
 
 
+def test_one_is_ahead_of_another_or_chance_may_explain_it():
+    numbers = Measured({"high": [4, 5, 6], "low": [1, 2, 3], "as high": [4, 5, 7]})
+    assert register.ahead(numbers, "high", "low")
+    assert not register.ahead(numbers, "high", "low", level=0.04)
+    assert not register.ahead(numbers, "high", "low", "as high")
+    assert register.even(numbers, "high", "as high")
+    assert not register.even(numbers, "low", "high")
+
+
 def test_numbers_come_from_the_package_where_it_is_installed(tmp_path, monkeypatch):
     words = '{"claims": {"x": {"show": ".0f", "numbers": {"y": [7, 9]}}}}'
     (tmp_path / "03.json").write_text(words)

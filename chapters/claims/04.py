@@ -1,17 +1,15 @@
 """Chapter 4: checking gradients."""
 
-from register import Chapter, by_chance, claim
+from register import Chapter, ahead, claim
 
 chapter = Chapter("04", "learn wrong_tanh zero_tanh")
-
-
 RATES = {"rate 1/100": 0.01, "rate 1/60": 0.05 / 3, "rate 1/20": 0.05}
 
 
 @claim(
     lambda n: (
         all(
-            by_chance(n[f"{worse}, {rate}"], n[f"{better}, {rate}"]) <= 0.05
+            ahead(n, f"{worse}, {rate}", f"{better}, {rate}")
             for better, worse in (("right", "alone"), ("alone", "wrong"))
             for rate in ("rate 1/60", "rate 1/20")
         )

@@ -1,7 +1,7 @@
 """Chapter 5: learning."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, shared
+from register import Chapter, ahead, claim, shared
 
 from tinyrmc import optim
 
@@ -102,8 +102,7 @@ def forgiving():
     lambda n: (
         n["their answers agree"].low > 0.3
         and n["their answers agree"].high < 0.37
-        and by_chance(n["where the middle is wrong"], n["where the middle is right"])
-        <= 0.05
+        and ahead(n, "where the middle is wrong", "where the middle is right")
     ),
     show=".0%",
 )
@@ -133,7 +132,7 @@ def another_rule():
 @claim(
     lambda n: (
         all(
-            by_chance(n[f"s = 1, rate {rate}"], n[f"s = 10, rate {rate}"]) <= 0.05
+            ahead(n, f"s = 1, rate {rate}", f"s = 10, rate {rate}")
             and n[f"s = 1/10, rate {rate}"].mean > n[f"s = 1, rate {rate}"].mean - 0.02
             for rate in ("3/1000", "3/100")
         )
@@ -157,8 +156,8 @@ def large_start():
 
 @claim(
     lambda n: (
-        by_chance(n["constant, loss"], n["decay, loss"]) <= 0.05
-        and by_chance(n["decay, right"], n["constant, right"]) <= 0.05
+        ahead(n, "constant, loss", "decay, loss")
+        and ahead(n, "decay, right", "constant, right")
         and abs(n["warm-up and decay, right"].mean - n["decay, right"].mean) < 0.02
         and abs(n["warm-up, at 3/100, right"].mean - n["at 3/100, right"].mean) < 0.02
         and abs(n["warm-up, at 3/100, loss"].mean - n["at 3/100, loss"].mean) < 0.01
@@ -194,7 +193,7 @@ def decay():
     lambda n: (
         n["of the 200"].low > 0.99
         and n["held out"].high < 0.85
-        and by_chance(n["trained on new ones, held out"], n["held out"]) <= 0.05
+        and ahead(n, "trained on new ones, held out", "held out")
         and n["of the 200 among the held out"].mean == 0
     ),
     show=".1%",

@@ -1,7 +1,7 @@
 """Chapter 8: layer norm and a row-wise MLP."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, rates
+from register import Chapter, ahead, claim, rates
 
 chapter = Chapter("08", "losses_of")
 SEEDS = range(3)
@@ -24,12 +24,10 @@ ROWS = {  # whether there are residuals, and norms
         n["without residuals, rate 3/1000"].low > 0.9
         and n["without residuals, rate 1/1000"].high < 1
         and all(
-            by_chance(n[f"without residuals, rate {r}"], n[f"as it is, rate {r}"])
-            <= 0.05
+            ahead(n, f"without residuals, rate {r}", f"as it is, rate {r}")
             for r in ("1/1000", "3/1000")
         )
-        and by_chance(n["without norms, rate 3/1000"], n["as it is, rate 3/1000"])
-        <= 0.05
+        and ahead(n, "without norms, rate 3/1000", "as it is, rate 3/1000")
         and n["as it is, rate 9/1000"].low > 1
         and n["without residuals, rate 9/1000"].low > 1
         and all(
@@ -38,10 +36,7 @@ ROWS = {  # whether there are residuals, and norms
         )
         and n["without both, rate 3/1000"].high
         < n["without residuals, rate 3/1000"].low
-        and by_chance(
-            n["without residuals, rate 1/1000"], n["without both, rate 1/1000"]
-        )
-        > 0.05
+        and not ahead(n, "without residuals, rate 1/1000", "without both, rate 1/1000")
     )
 )
 def residuals():

@@ -1,7 +1,7 @@
 """Chapter 9: gates."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, rates
+from register import Chapter, ahead, claim, rates
 
 chapter = Chapter("09", "keep_a_bit")
 LEARNT = 0.1  # the loss in the end; a guess costs 0.69
@@ -139,10 +139,8 @@ tanh = Chapter("09", "grown")
 
 @claim(
     lambda n: all(
-        by_chance(n[f"memory, bias {b}, without"], n[f"memory, bias {b}, with tanh"])
-        <= 0.05
-        and by_chance(n[f"slope, bias {b}, with tanh"], n[f"slope, bias {b}, without"])
-        <= 0.05
+        ahead(n, f"memory, bias {b}, without", f"memory, bias {b}, with tanh")
+        and ahead(n, f"slope, bias {b}, with tanh", f"slope, bias {b}, without")
         and all(
             1.75 < grown / kept < 28.5
             for grown, kept in zip(

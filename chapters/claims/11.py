@@ -1,9 +1,7 @@
 """Chapter 11: the paper against the release. All but the last of fresh weights."""
 
-from itertools import permutations
-
 import numpy as np
-from register import Chapter, by_chance, claim
+from register import Chapter, ahead, claim, even
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, course
 
@@ -15,9 +13,8 @@ SIZE = N, F, 2
 
 @claim(
     lambda n: (
-        by_chance(n["released, after 50"], n["paper, after 50"]) <= 0.05
-        and by_chance(n["released, after 50"], n["no residual, after 50"]) <= 0.05
-        and by_chance(n["no residual, after 5"], n["paper, after 5"]) <= 0.05
+        ahead(n, "released, after 50", "paper, after 50", "no residual, after 50")
+        and ahead(n, "no residual, after 5", "paper, after 5")
         and all(x.low > 0.8 for name, x in n.items() if name.endswith("after 0"))
         and n["paper, after 50"].high < 1e-4 < n["no residual, after 50"].low
         and n["no residual, after 50"].high < 0.1 < n["released, after 50"].low
@@ -88,7 +85,7 @@ def frozen():
 @claim(
     lambda n: (
         all(
-            by_chance(n[f"released, bias {b}"], n[f"paper, bias {b}"]) <= 0.05
+            ahead(n, f"released, bias {b}", f"paper, bias {b}")
             and n[f"frozen, released, bias {b}"].high == 0
             for b in (1, 3, 5)
         )
@@ -134,7 +131,7 @@ def grows():
 @claim(
     lambda n: (
         all(
-            by_chance(n[f"{size}: {more}"], n[f"{size}: {less}"]) <= 0.05
+            ahead(n, f"{size}: {more}", f"{size}: {less}")
             for size in ("6 x 16", "4 x 64")
             for more, less in (
                 ("paper, bias 3", "paper, bias 1"),
@@ -200,7 +197,7 @@ def bias_or_residual():
             "identity, bias 3": [1, 0, 0],
         }
         and all(
-            by_chance(n[f"{more}, after 50"], n[f"{less}, after 50"]) <= 0.05
+            ahead(n, f"{more}, after 50", f"{less}, after 50")
             for more, less in (
                 ("put in, bias 1", "paper, bias 1"),
                 ("put in, bias 3", "paper, bias 3"),
@@ -216,10 +213,7 @@ def bias_or_residual():
             for t in (50, 200)
         ]
         == [10, 4]
-        and all(
-            by_chance(n[f"{one}, after 50"], n[f"{other}, after 50"]) > 0.05
-            for one, other in permutations(("paper, bias 3", "put in, bias 1"))
-        )
+        and even(n, "paper, bias 3, after 50", "put in, bias 1, after 50")
     ),
     show=".1e",
 )

@@ -1,6 +1,6 @@
 """Chapter 15: six bugs that run."""
 
-from register import Chapter, by_chance, claim
+from register import Chapter, ahead, by_chance, claim, even
 
 chapter = Chapter(
     "15",
@@ -26,18 +26,10 @@ def trained(name, seed, **more):
 
 @claim(
     lambda n: (
-        all(
-            by_chance(n["right"], n[name]) <= 0.05
-            for name in ("zeros", "cut off", "two softmaxes")
-        )
-        and all(
-            min(by_chance(n["right"], n[name]), by_chance(n[name], n["right"])) > 0.05
-            for name in ("joint norm", "shared layer")
-        )
-        and min(
-            by_chance(n["zeros"], n["cut off"]), by_chance(n["cut off"], n["zeros"])
-        )
-        > 0.05
+        ahead(n, "right", "zeros", "cut off", "two softmaxes")
+        and even(n, "right", "joint norm")
+        and even(n, "right", "shared layer")
+        and even(n, "zeros", "cut off")
         and n["right, first"].low > max(0.99, n["right, worst"].high)
         and n["right, worst"].high < 0.9
         and max(n[f"{name}, loss left"].high for name in BROKEN) < 0.75
@@ -152,9 +144,7 @@ def at_a_third_of_the_rate():
 
 @claim(
     lambda n: (
-        neither_shows(n)
-        and n["right"].low > 0.99
-        and by_chance(n["zeros"], n["cut off"]) <= 0.05
+        neither_shows(n) and n["right"].low > 0.99 and ahead(n, "zeros", "cut off")
     ),
     show=".0%",
 )
@@ -175,13 +165,8 @@ def neither_shows(n):
 
 @claim(
     lambda n: (
-        all(
-            found == (by_chance(n[f"divided {wide}"], n[f"multiplied {wide}"]) <= 0.05)
-            for wide, found in (
-                ("by the root, 8 wide", False),
-                ("by the root, 64 wide", True),
-            )
-        )
+        not ahead(n, "divided by the root, 8 wide", "multiplied by the root, 8 wide")
+        and ahead(n, "divided by the root, 64 wide", "multiplied by the root, 64 wide")
         and n["multiplied by the root, 8 wide"].low > 0.9
     ),
     show=".0%",

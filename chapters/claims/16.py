@@ -1,7 +1,7 @@
 """Chapter 16: program evaluation."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, shared
+from register import Chapter, ahead, claim, shared
 
 chapter = Chapter(
     "16",
@@ -84,8 +84,8 @@ def places():
 
 @claim(
     lambda n: (
-        all(by_chance(n["baseline"], n[name]) <= 0.05 for name in ("mix", "combine"))
-        and by_chance(n["baseline"], n["naive"]) > 0.05
+        ahead(n, "baseline", "mix", "combine")
+        and not ahead(n, "baseline", "naive")
         and n["naive"].mean < n["baseline"].mean
         and n["combine"].low > 0.1  # all four have begun to learn three digits
     ),

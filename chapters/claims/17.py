@@ -1,7 +1,7 @@
 """Chapter 17: language modelling."""
 
 import numpy as np
-from register import Chapter, by_chance, claim
+from register import Chapter, ahead, claim
 
 chapter = Chapter(
     "17",
@@ -56,7 +56,7 @@ def extra_nats(model, ids, T=50):
         < 0.003
         and min(n[f"{x} {band}, others read"].low for x in NAMES for band in BANDS) > 2
         and 3 * n["LSTM word 1, after others"].high < n["LSTM word 1"].low
-        and by_chance(n["RMC word 1"], n["RMC word 1, after others"]) > 0.05
+        and not ahead(n, "RMC word 1", "RMC word 1, after others")
         and all(
             n[f"LSTM {band}, after others"].high < n[f"RMC {band}, after others"].low
             for band in ("word 1", "word 2", "3 to 5")

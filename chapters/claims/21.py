@@ -1,7 +1,7 @@
 """Chapter 21: learning from reward."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, rates
+from register import Chapter, ahead, by_chance, claim, even, rates
 
 from tinyrmc.course.exercises.acting import Maze
 
@@ -24,11 +24,7 @@ def won(learnt):
         > n["without, three times"].mean
         and by_chance(n["without, a third"], n["without, three times"]) < 0.01
         and by_chance(n["with, three times"], n["without, a third"]) < 0.01
-        and all(
-            by_chance(n[f"{one}, {rate}"], n[f"{other}, {rate}"]) > 0.05
-            for one, other in (("with 22", "without"), ("without", "with 22"))
-            for rate in RATES
-        )
+        and all(even(n, f"with 22, {rate}", f"without, {rate}") for rate in RATES)
         and n["of the first twenty"].mean == 5
         and n["of the next twenty"].mean == 15
     )
@@ -72,7 +68,7 @@ def baselines():
 
 @claim(
     lambda n: (
-        by_chance(n["without, worth 1"], n["without, worth 0"]) > 0.05
+        not ahead(n, "without, worth 1", "without, worth 0")
         and by_chance(n["without, worth 10"], n["without, worth 0"]) < 0.01
         and by_chance(n["with, worth 10"], n["without, worth 10"]) < 0.01
         and min(n[f"with, worth {cost}"].mean for cost in (0, 1, 10)) > 0.95

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from register import Chapter, by_chance, claim, rates
+from register import Chapter, ahead, by_chance, claim, rates
 
 from tinyrmc.course.exercises.ppo import Details
 
@@ -72,10 +72,7 @@ NEW_SEEDS = range(24, 48)  # seeds 0 to 2 choose each kind's rate
 
 @claim(
     lambda n: (
-        all(
-            by_chance(n["PPO"], n[other]) <= 0.05 / 2
-            for other in ("PPO, one step", "chapter 21")
-        )
+        ahead(n, "PPO", "PPO, one step", "chapter 21", level=0.05 / 2)
         and n["PPO, chose"].low > 0.995
         and n["PPO, one step, runs below 60 %"].mean == 1
     ),

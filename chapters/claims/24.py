@@ -1,7 +1,7 @@
 """Chapter 24: the small capstone that is shown."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, shared
+from register import Chapter, ahead, claim, shared
 
 from tinyrmc.course.exercises import capstone
 
@@ -83,7 +83,7 @@ def most_frequent():
         n["beside"].low > capstone.distances.threshold
         and n["beside, longer"].low > capstone.distances.longer
         and n["last"].high < n["beside"].low
-        and by_chance(n["beside, longer"], n["last, longer"]) <= 0.05
+        and ahead(n, "beside, longer", "last, longer")
         and n["maze"].low > capstone.maze.threshold
         and n["maze, longer"].low > capstone.maze.longer
     ),

@@ -1,7 +1,7 @@
 """Chapter 27: worlds and a memory. The last two claims are of committed results."""
 
 import numpy as np
-from register import Chapter, by_chance, claim
+from register import Chapter, ahead, claim
 
 from tinyrmc import course
 
@@ -122,15 +122,15 @@ COSTLY = "one other's, as it was", "exchanged in every step", "fresh every 2 ste
     lambda n: (
         n["shared"].mean == 0
         and abs(n["RMC, size"].mean - n["no memory, size"].mean) < 100
-        and by_chance(n["RMC"], n["no memory"]) <= 0.05
-        and by_chance(n["no memory, steps"], n["RMC, steps"]) <= 0.05
+        and ahead(n, "RMC", "no memory")
+        and ahead(n, "no memory, steps", "RMC, steps")
         and n["trained after 10"].high < 0.1 < n["untrained after 10"].low
         and n["trained after 20"].high < 0.05
         and n["trained gate"].high < n["untrained gate"].low
         and n["trained left"].high < 0.9 < n["untrained left"].low
         and n["trained kept"].high < n["untrained kept"].low
         and n["trained new"].high < 0.5
-        and all(by_chance(n["its own memory"], n[each]) > 0.05 for each in HARMLESS)
+        and not any(ahead(n, "its own memory", each) for each in HARMLESS)
         and all(abs(n["its own memory"].mean - n[x].mean) < 0.02 for x in HARMLESS)
         and all(
             own < changed
@@ -138,7 +138,7 @@ COSTLY = "one other's, as it was", "exchanged in every step", "fresh every 2 ste
             for own, changed in zip(n["RMC, steps"], n[f"{each}, steps"], strict=True)
         )
         and all(a > b for a, b in zip(n["RMC"], n["fresh every 5 steps"], strict=True))
-        and all(by_chance(n["its own memory"], n[each]) <= 0.05 for each in COSTLY)
+        and ahead(n, "its own memory", *COSTLY)
         and all(n[each].high < n["no memory"].low for each in COSTLY)
     ),
     show=".3g",

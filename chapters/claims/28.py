@@ -1,7 +1,7 @@
 """Chapter 28: after the RMC."""
 
 import numpy as np
-from register import Chapter, by_chance, claim, rates, shared
+from register import Chapter, ahead, claim, even, rates, shared
 
 from tinyrmc.course.exercises.after_the_rmc import store
 
@@ -141,12 +141,7 @@ def met(rng, count, apart=True):
 
 
 @claim(
-    lambda n: (
-        n["delta"].low > 0.9
-        and n["sum"].low > 0.75
-        and by_chance(n["delta"], n["sum"]) > 0.05
-        and by_chance(n["sum"], n["delta"]) > 0.05
-    ),
+    lambda n: n["delta"].low > 0.9 and n["sum"].low > 0.75 and even(n, "delta", "sum"),
     show=".3g",
 )
 def binds():
@@ -171,7 +166,7 @@ def binds():
         and max(n[f"sum, rate {rate}"].high for rate in ("1e-3", "3e-3", "9e-3")) < 0.48
         and min(n[f"sum, rate {rate}"].low for rate in ("1e-3", "3e-3", "9e-3")) > 0.43
         and n["RMC"].low > 0.5
-        and by_chance(n["delta"], n["sum, rate 3e-3"]) <= 0.05
+        and ahead(n, "delta", "sum, rate 3e-3")
     ),
     show=".3g",
 )
@@ -231,7 +226,7 @@ def knows_no_order():
 
 @claim(
     lambda n: (
-        by_chance(n["no memory"], n["sum"]) <= 0.05
+        ahead(n, "no memory", "sum")
         and max(n[k].high for k in n if k != "seen before") < 17 / 18
         and [k for k in n for x in n[k] if k != "seen before" and x > 8 / 9]
         == ["no memory"]
@@ -240,8 +235,7 @@ def knows_no_order():
             for rate in ("1e-3", "3e-3", "9e-3")
             for x in n[f"RMC, rate {rate}"]
         )
-        and by_chance(n["delta"], n["sum"]) > 0.05
-        and by_chance(n["sum"], n["delta"]) > 0.05
+        and even(n, "delta", "sum")
     ),
     show=".3g",
 )
@@ -267,12 +261,8 @@ def relates():
 
 @claim(
     lambda n: (
-        all(
-            by_chance(n[f"sum, {pairs} pairs"], n[f"delta, {pairs} pairs"]) <= 0.05
-            for pairs in (16, 32, 64)
-        )
-        and by_chance(n["lost by the sum, 16 pairs"], n["lost by the delta, 16 pairs"])
-        <= 0.05
+        all(ahead(n, f"sum, {k} pairs", f"delta, {k} pairs") for k in (16, 32, 64))
+        and ahead(n, "lost by the sum, 16 pairs", "lost by the delta, 16 pairs")
         and n["sum, 64 pairs"].high < 0.5
     ),
     show=".3g",
