@@ -143,7 +143,7 @@ def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
 
 
 def little_tape() -> Any:
-    """The tape of chapter 3, of your parts where they are right. It prints whose."""
+    """The tape of chapter 3, with your parts where these are right; it prints which."""
     module = exercises("tape")
     found = _judged(3, "tape", ("unbroadcast", "stacks_vjp", *module.METHODS), {})
     theirs = [piece for piece in found if piece.whose != YOURS]

@@ -143,7 +143,7 @@ SURE = 0.05
 
 
 class Report:
-    """Checks whether runs bear a conclusion out. Of trainings it names the `rates`."""
+    """Checks whether runs bear a conclusion out; of trainings it asks the `rates`."""
 
     def __init__(self, chapter: str, name: str = "experiment", trained: bool = True):
         self.chapter, self.name, self.trained = chapter, name, trained

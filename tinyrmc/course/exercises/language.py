@@ -32,7 +32,7 @@ def parts_of_the_book():
 
 
 def alice():
-    """These parts as a corpus of words, of which each comes at least twice."""
+    """The parts of the book as a corpus; words that come only once are unknown."""
     parts = {name: cut(text) for name, text in parts_of_the_book().items()}
     return corpora.from_texts(**parts, name="alice", minimum_count=2)
 
