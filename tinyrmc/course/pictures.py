@@ -100,14 +100,14 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
         panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, **arrow))
     for key, label in graph.labels.items():
         leaf, colour = key[0] == "leaf", "C2" if key[1] > 0 else "C1"
-        box = {
+        box: dict[str, Any] = {
             "boxstyle": "round,pad=0.3" if leaf else "square,pad=0.3",
             "facecolor": "white",
             "edgecolor": "C0" if key == last else colour if leaf else "0.45",
             "linewidth": 1.8 if key == last else 1.0,
         }
-        look = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
-        panel.text(x[key], graph.rows[key], label, **look)
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
+        panel.text(x[key], graph.rows[key], label, bbox=box, **look)
     panel.set(xlim=(0, right), ylim=(bottom + 0.5, -0.5))
     panel.axis("off")
     return panel
