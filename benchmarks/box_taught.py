@@ -21,6 +21,10 @@ Reward may teach as well, or instead (`--teach.reward 1 --teach.script 0 --teach
 0`). And so may questions to the memory, which need no script: of a thing that was seen
 in this level and is out of sight, how does its lock look, and where is it from here?
 `recall` is the share of such locks that it tells right; by chance, one in twenty.
+
+What an agent lacks, one can tell it: with `--teach.goal` it sees where to go next, as
+far as what it has seen tells that. Then it need not remember which box is next, nor
+where it is; what is left is to get there, and to explore.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from tinyrmc.backend import namespace
 from tinyrmc.backend.seeds import generator
 from tinyrmc.config import check_values, check_within
 from tinyrmc.cores.core import state_of
-from tinyrmc.environments.box_player import Exploration, first_steps
+from tinyrmc.environments.box_player import Exploration, first_steps, wanted
 from tinyrmc.environments.box_world import BoxWorld, things
 from tinyrmc.environments.world import Codes
 from tinyrmc.fused import categorical, softmax_cross_entropy
@@ -52,9 +56,11 @@ box_world: typing.Any = load_task("box_world")
 
 class ShownWorld(BoxWorld):
     """BoxWorld that shows more: the script's first `steps`; whether it has `led`, in
-    one of `period` levels, in none if that is 0; and a question about a thing that was
-    seen, and is out of sight: how it looks (`asked`, 0: there is none), and the
-    `answer`, how its lock looks, and its row and column from you, from 0 on.
+    one of `period` levels, in none if that is 0; where the script goes to next,
+    row and column from you, from 1 on (`goal_row`, `goal_column`, 0: that is not known
+    yet); and a question about a thing that was seen, and is out of sight: how it looks
+    (`asked`, 0: there is none), and the `answer`, how its lock looks, and its row and
+    column from you, from 0 on.
     """
 
     exploration: Exploration = "nearest"
@@ -67,6 +73,8 @@ class ShownWorld(BoxWorld):
         self.observation |= {
             "steps": Codes((self.actions,), 1),
             "led": Codes((), 1),
+            "goal_row": Codes((), self.width),
+            "goal_column": Codes((), self.width),
             "asked": Codes((), self.you),
             "answer": Codes((3,), max(self.you, self.width - 1)),
         }
@@ -75,23 +83,34 @@ class ShownWorld(BoxWorld):
         steps = first_steps(self, state, self.exploration)
         led = (state["level"] % max(self.period, 1) == 0) * (self.period > 0)
         asked, answer = self.question(state)
+        goals = wanted(self, self.known(state), state["held"])
+        away = self.away(state, goals.argmax(axis=1)[:, None])[..., 0]
+        away = (away + 1) * goals.any(axis=1)[:, None]
         shown = {"steps": steps, "led": led, "asked": asked, "answer": answer}
+        shown |= {"goal_row": away[:, 0], "goal_column": away[:, 1]}
         shown = {name: x.astype(np.uint8) for name, x in shown.items()}
         return super().observe(state) | shown
 
+    def away(self, state, cells):
+        """Row and column from you (B, 2, K) of cells (B or 1, K), from 0 on."""
+        side, here = self._side, state["place"][:, None]
+        away = [cells // side - here // side, cells % side - here % side]
+        return namespace(here).stack(away, axis=1) + self.width // 2
+
     def question(self, state):
         """The look of a thing out of sight (B,), and what is known of it (B, 3)."""
-        xp, known, side = namespace(state["place"]), self.known(state), self._side
+        xp, known = namespace(state["place"]), self.known(state)
         thing, lock = things(known)
-        cells, here = xp.arange(known.shape[1]), state["place"][:, None]
-        away = [cells // side - here // side, cells % side - here % side]
-        thing &= xp.maximum(*(abs(x) for x in away)) > self.viewport // 2
+        cells = xp.arange(known.shape[1])
+        away = self.away(state, cells[None])
+        far = xp.abs(away - self.width // 2).max(axis=1)
+        thing &= far > self.viewport // 2
         # any of them: which one, follows from level and step
         when = state["level"] * 7919 + state["steps"] * 104729
         cell = (thing * (1 + (cells + when[:, None]) * 40503 % 65521)).argmax(axis=1)
-        reach, rows = self.width // 2, xp.arange(len(cell))
-        found = [lock, away[0] + reach, away[1] + reach]
+        rows = xp.arange(len(cell))
         asked = (known * thing)[rows, cell]
+        found = lock, away[:, 0], away[:, 1]
         answer = xp.stack([x[rows, cell] for x in found], axis=1)
         return asked, answer * (asked > 0)[:, None]
 
@@ -112,6 +131,8 @@ class TeachConfig:
     """weight of what the agent learns from reward"""
     recall: float = 0.0
     """weight of the questions to the memory, one at each step"""
+    goal: bool = False
+    """the agent is told where to go next, as far as what it has seen tells that"""
 
     def __post_init__(self):
         check_values(self, "teach")
@@ -167,6 +188,11 @@ class Task(box_world.Task):
             answers = world.you + 1 + 2 * world.width
             agent.recall = MLP(asked, [128, answers], seed=generator(seed.spawn(1)[0]))
         return agent
+
+    @property
+    def besides_view(self):
+        told = ["goal_row", "goal_column"] if self.config.teach.goal else []
+        return super().besides_view + told
 
     def cell(self):
         return None

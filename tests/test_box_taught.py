@@ -55,11 +55,11 @@ def test_the_script_acts_in_its_levels_and_names_its_steps_in_all():
         assert a_task.planes(trajectory)[1].shape[2] == 21 + 2 + 4 + 1
 
 
-def test_a_question_is_about_a_thing_that_was_seen_and_is_out_of_sight():
+def test_questions_are_about_what_is_out_of_sight_and_goals_are_what_to_go_to():
     world = box_taught.ShownWorld(levels=40)
     state, rng = world.start_levels(np.arange(12)), np.random.default_rng(2)
     levels = [reference(world, number) for number in range(12)]
-    players, asked = [Player(world.grid) for _ in levels], set()
+    players, asked, goals = [Player(world.grid) for _ in levels], set(), set()
     for _ in range(50):
         seen = world.observe(state)
         for k, (player, level) in enumerate(zip(players, levels, strict=True)):
@@ -75,11 +75,29 @@ def test_a_question_is_about_a_thing_that_was_seen_and_is_out_of_sight():
             found = [seen["asked"][k], *seen["answer"][k]]
             assert found in answers if answers else found == [0] * 4
             asked.add((k, *found[:2]))
+            goal, *_ = player.goals(level.held)
+            shown = [seen["goal_row"][k], seen["goal_column"][k]]
+            away = [goal[0] - row + 12, goal[1] - column + 12]
+            assert shown == (away if goal in player.seen else [0, 0])
+            goals.add((k, *goal) if any(shown) else k)
         actions = rng.integers(4, size=12)
         world.step(state, actions, rng.random((12, 1), np.float32))
         for level, action in zip(levels, actions, strict=True):
             level.step(action)
-    assert len(asked) > 40
+    assert len(asked) > 40 and len(goals) > 15
+
+
+def test_an_agent_is_told_the_goal_if_it_is_to_know():
+    told = {}
+    for goal in (False, True):
+        a_task = task(goal=goal)
+        model, rng = a_task.build(np.random.SeedSequence(0)), np.random.default_rng(1)
+        trajectory, _ = a_task.play(model, a_task.draw(rng, 32), None)
+        told[goal] = a_task.planes(trajectory)[1]
+    places = [trajectory[f"seen/goal_{x}"] for x in ("row", "column")]
+    codes = np.concatenate([np.eye(a_task.world.width + 1)[x] for x in places], axis=2)
+    at = told[False].shape[2] - 5  # before the last action and reward
+    assert (told[True][..., at:-5] == codes).all() and places[0].any()
 
 
 def test_the_loss_is_how_unlikely_the_named_steps_and_the_answers_are():
