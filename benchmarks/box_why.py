@@ -78,7 +78,9 @@ def measure(path: Path) -> dict[str, Any]:
     ends = {}
     for k, name in enumerate(ENDS):
         own = last["end"] == k
-        ends[name] = {"share": own.mean(), "known": last["known"][own].mean()}
+        ends[name] = {"share": own.mean()}
+        if own.any():
+            ends[name]["known"] = last["known"][own].mean()
     steps = {}
     for name, near in (("goal in sight", True), ("goal out of sight", False)):
         own = m["known"] & (m["near"] == near)
