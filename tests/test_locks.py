@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from rankhelp import real, run_ranks
-from tinyruns import AT_ONCE, LONG, SURROUNDINGS, TINY, contents, error_of
+from tinyruns import AT_ONCE, LAST, LONG, SURROUNDINGS, TINY, contents, error_of
 
 from tinyrmc.cli import evaluate, sweep, train
 from tinyrmc.training.run import Run
@@ -163,7 +163,7 @@ def test_a_run_that_is_being_trained_cannot_be_resumed_and_is_not_disturbed(
         _, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, "")
     steps = [line["step"] for line in Run.open("busy").metrics()]
-    assert steps == [*range(6, 603, 6), 603]
+    assert steps == [*range(6, LAST, 6), LAST]
 
 
 def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypatch):

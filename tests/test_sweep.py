@@ -239,6 +239,8 @@ def command_line(*words):
 place = LONG.index("--model.mem-slots")
 TWO = ["-m", "tinyrmc", "sweep", *LONG[:place], *LONG[place + 2 :]]  # side by side
 TWO += ["--grid", "model.mem_slots=1,2", "--jobs", "2", "--run", "swept"]
+# long enough that on a busy machine neither has ended when the other begins
+STEPS = ["--train.steps", "303", "--train.evaluate-every", "300"]
 CELLS = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
 
 
@@ -253,18 +255,18 @@ def training(process):
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
 def test_ctrl_c_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with subprocess.Popen(**command_line(*TWO)) as process:
+    with subprocess.Popen(**command_line(*TWO, *STEPS)) as process:
         training(process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, ""), out
     assert "stopped, and saved what was being trained" in out
     assert "--resume swept\n" in out
-    assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in CELLS)
+    assert all(0 < Run.open(cell).load()[1]["step"] < 303 for cell in CELLS)
     resume = command_line("-m", "tinyrmc", "sweep", "--resume", "swept")
     done = subprocess.run(**resume, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    assert train.main([*LONG, "--model.mem-slots", "1", "--run", "whole"]) == 0
+    assert train.main([*LONG, *STEPS, "--model.mem-slots=1", "--run", "whole"]) == 0
     assert_same_run(Run.open(CELLS[0]), Run.open("whole"))
     command = Run.open(CELLS[0]).environment["command"]
     assert command.startswith("python -m tinyrmc.train nth_farthest quick --model.")

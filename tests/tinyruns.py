@@ -35,7 +35,8 @@ TINY = shlex.split(
 
 
 AT_ONCE = ["--max-minutes", "1e-9"]  # a run stops after its first step
-LONG = "--train.steps 603 --train.evaluate-every 300 --train.log-every 6"
+LAST = 153
+LONG = f"--train.steps {LAST} --train.evaluate-every 90 --train.log-every 6"
 LONG = [*TINY, *LONG.split()]
 
 
