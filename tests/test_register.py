@@ -2,6 +2,7 @@
 numbers that were measured, and these say what it says.
 """
 
+import functools
 import re
 import textwrap
 
@@ -20,17 +21,26 @@ FILES = register.chapters()
 LONGEST = 40 * 60 * 2  # seconds, 40 minutes of two cores
 
 
+@pytest.fixture
+def loaded_once(monkeypatch):
+    """A file of claims runs parts of chapters, which takes a second: once for all."""
+    monkeypatch.setattr(register, "load", loaded)
+
+
+loaded = functools.cache(load)
+
+
 def claims():
     """(file, name, function, what is stored of it) of every claim."""
     for path in FILES:
         known = register.stored(path)["claims"]
-        functions = load(path)[1]
+        functions = loaded(path)[1]
         assert functions.keys() == known.keys(), f"`make claims ARGS={path.stem}`"
         for name, function in functions.items():
             yield path, name, function, known[name]
 
 
-def test_each_claim_has_been_measured_as_it_stands():
+def test_each_claim_has_been_measured_as_it_stands(loaded_once):
     for path, name, function, known in claims():
         remedy = f"{path.stem} {name} changed: `make claims ARGS='--new {path.stem}'`"
         assert known["code"] == register.digest(path, name), remedy
