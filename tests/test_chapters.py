@@ -245,7 +245,7 @@ def packages(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
-    [*SOURCES[::5], *rarely(x for k, x in enumerate(SOURCES) if k % 5)],
+    [*SOURCES[10::10], *rarely(x for x in SOURCES if x not in SOURCES[10::10])],
     ids=lambda x: x.stem,
 )
 def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(

@@ -26,6 +26,7 @@ from turns import rarely
 
 ROOT = Path(__file__).resolve().parent.parent
 LAPTOP, PHONE = (1280, 1000), (390, 844)
+RESULTS = "results/index.html"
 MODULES = [path.stem for path in (ROOT / "site").glob("*.py")]
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
@@ -177,11 +178,16 @@ def own(path):
 def pages(website, address, window, request):
     """The browser's finds on every page, by the page's path; first on a laptop, then
     under "phone" on a phone. Of the pages of modules' sources, which are alike, one is
-    opened, on a laptop alone; of the reference every twelfth, and once a week all.
+    opened, on a laptop alone; of the reference every twelfth, of chapters and results
+    every third, and once a week all.
     """
     found = {}
     seldom = sorted((website / "reference").glob("*.html"))
-    kept = {*seldom[::12], website / "reference/equations.html"}
+    kept = {website / name for name in ("reference/equations.html", RESULTS)}
+    kept |= {*seldom[::12]}
+    for folder in "chapters", "results":
+        several = sorted((website / folder).glob("*.html"))
+        seldom, kept = seldom + several, kept | {*several[::3]}
     left = set() if request.param == "all" else {*seldom} - kept
     for path in sorted({*website.rglob("*.html")} - left):
         name = path.relative_to(website).as_posix()
@@ -228,12 +234,12 @@ def test_there_is_a_page_for_everything(pages, website):
     tasks = (ROOT / "tasks").glob("[!_]*.py")
     some = {
         "index.html",
-        "results/index.html",
+        RESULTS,
         "search.html",
-        *(f"chapters/{path.stem}.html" for path in notebooks),
         *(f"tasks/{path.stem}.html" for path in tasks),
     }
     assert len(some) > 10 and some <= {*pages}
+    assert {f"chapters/{path.stem}.html" for path in notebooks} <= made
     for facts in pages.values():
         assert facts["title"] and facts["headings"]
 
@@ -389,13 +395,14 @@ def test_the_pages_can_be_read_from_the_disk_too(website, window):
 def test_a_search_finds_chapters_for_words_and_objects_for_names(address, window):
     results = '[...document.querySelectorAll("#search-results li")]'
     for size in LAPTOP, PHONE:
+        some = 5 if size == LAPTOP else 2
         for query, page, says in (
             ("gates", "chapters/09_gates.html", "9. Gates: what is kept and what is "),
             ("softmax", "chapters/06_attention.html", "6. Attention: memories look "),
             ("multi_head_attention", "reference/equations.html", "multi_head_att"),
             ("PaperRelationalMemory", "reference/cores.relational.html", "PaperRelat"),
             ("python -m tinyrmc.train --resume", "chapters/", "14. Looking inside"),
-        ):
+        )[-some:]:
             window.size(*size)
             window.open(address + "search.html?q=" + query.replace(" ", "+"))
             window.until(f"{results}.length > 2", seconds=20)
