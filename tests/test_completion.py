@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from turns import rarely
 
 pytestmark = pytest.mark.slow
 pexpect = pytest.importorskip("pexpect")
@@ -42,40 +43,44 @@ def shell(tmp_path):
         yield child
 
 
-def test_the_tab_key_goes_on(shell):
+WORDS = [
+    ("tinyrmc gen", "tinyrmc generate "),
+    ("tinyrmc train nth_f", "tinyrmc train nth_farthest "),
+    ("tinyrmc train nth_farthest lon", "tinyrmc train nth_farthest longer "),
+    ("tinyrmc train nth_farthest --model.mem", "--model.mem-slots "),
+    ("tinyrmc train nth_farthest --model.core ls", "--model.core lstm "),
+    ("tinyrmc train nth_farthest --seed 1 --model.core ls", "--model.core lstm "),
+    ("tinyrmc train nth_farthest --model.dnc.contr", "--model.dnc.controller "),
+    ("tinyrmc train nth_farthest --device cp", "--device cpu "),
+    ("tinyrmc train nth_farthest --log tens", "--log tensorboard "),
+    ("tinyrmc train nth_farthest --train.rms-variant k", "keras "),
+    ("tinyrmc sweep nth_farthest --gri", "--grid "),
+    ("tinyrmc sweep nth_farthest --grid model.mem", "model.mem_slots="),
+    ("tinyrmc sweep nth_farthest --train.optimizer rm", "rmsprop "),
+    ("tinyrmc train nth_farthest --run ne", "--run net.npz "),
+    ("tinyrmc train nth_farthest --core ow", "--core own.py "),
+    ("tinyrmc train nth_farthest --core own.py --model.core mi", "mine "),
+    ("tinyrmc train nth_farthest --core own.py --model.mine.un", "mine.units "),
+    ("tinyrmc sweep nth_farthest --core own.py --model.mine.un", "mine.units "),
+    ("tinyrmc sweep nth_farthest --core own.py --grid model.mine", ".mine.units="),
+    ("tinyrmc evaluate net.npz --core ow", "--core own.py "),
+    ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
+    ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
+    ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
+    ("tinyrmc ass", "tinyrmc assignment "),
+    ("tinyrmc prog", "tinyrmc progress "),
+    ("tinyrmc grade --see", "--seed "),
+    ("tinyrmc plot att", "tinyrmc plot attention "),
+    ("tinyrmc plot ne", "tinyrmc plot net.npz "),
+    ("tinyrmc plot attention ne", "tinyrmc plot attention net.npz "),
+]
+
+
+@pytest.mark.parametrize("words", [WORDS[::3], *rarely([(WORDS,)])], ids=len)
+def test_the_tab_key_goes_on(words, shell):
     (Path(shell.cwd) / "net.npz").write_bytes(b"")
     (Path(shell.cwd) / "own.py").write_text(OWN)
-    for begun, whole in [
-        ("tinyrmc gen", "tinyrmc generate "),
-        ("tinyrmc train nth_f", "tinyrmc train nth_farthest "),
-        ("tinyrmc train nth_farthest lon", "tinyrmc train nth_farthest longer "),
-        ("tinyrmc train nth_farthest --model.mem", "--model.mem-slots "),
-        ("tinyrmc train nth_farthest --model.core ls", "--model.core lstm "),
-        ("tinyrmc train nth_farthest --seed 1 --model.core ls", "--model.core lstm "),
-        ("tinyrmc train nth_farthest --model.dnc.contr", "--model.dnc.controller "),
-        ("tinyrmc train nth_farthest --device cp", "--device cpu "),
-        ("tinyrmc train nth_farthest --log tens", "--log tensorboard "),
-        ("tinyrmc train nth_farthest --train.rms-variant k", "keras "),
-        ("tinyrmc sweep nth_farthest --gri", "--grid "),
-        ("tinyrmc sweep nth_farthest --grid model.mem", "model.mem_slots="),
-        ("tinyrmc sweep nth_farthest --train.optimizer rm", "rmsprop "),
-        ("tinyrmc train nth_farthest --run ne", "--run net.npz "),
-        ("tinyrmc train nth_farthest --core ow", "--core own.py "),
-        ("tinyrmc train nth_farthest --core own.py --model.core mi", "mine "),
-        ("tinyrmc train nth_farthest --core own.py --model.mine.un", "mine.units "),
-        ("tinyrmc sweep nth_farthest --core own.py --model.mine.un", "mine.units "),
-        ("tinyrmc sweep nth_farthest --core own.py --grid model.mine", ".mine.units="),
-        ("tinyrmc evaluate net.npz --core ow", "--core own.py "),
-        ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
-        ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
-        ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
-        ("tinyrmc ass", "tinyrmc assignment "),
-        ("tinyrmc prog", "tinyrmc progress "),
-        ("tinyrmc grade --see", "--seed "),
-        ("tinyrmc plot att", "tinyrmc plot attention "),
-        ("tinyrmc plot ne", "tinyrmc plot net.npz "),
-        ("tinyrmc plot attention ne", "tinyrmc plot attention net.npz "),
-    ]:
+    for begun, whole in words:
         shell.send(f"{begun}\t")
         shell.expect_exact(whole)
         shell.sendcontrol("u")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_sweep import AtOnce, in_this_process
 from tinyruns import TINY, output, python
 
 import tinyrmc
@@ -237,7 +238,13 @@ def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_it_beside_others(file, capsys):
+def test_a_sweep_trains_it_beside_others(file, capsys, monkeypatch):
+    def logged(words, log):
+        forget()  # a process finds the core by its words alone
+        return in_this_process(words, log)
+
+    monkeypatch.setattr(sweep, "run_logged", logged)
+    monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
     words = [*TINY, "--core", str(file), "--grid", "model.core=rmc,fading"]
     words += ["model.fading.units=3,5", "--run", "swept", "--jobs", "1"]
     assert sweep.main(words) == 0

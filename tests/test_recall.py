@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from turns import in_turn
+from turns import in_turn, rarely
 
 from tinyrmc.training.discovery import load_task
 
@@ -69,9 +69,7 @@ def test_training_batches_have_fewer_pairs_and_held_out_ones_all():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "core", ["delta", pytest.param("transformer", marks=pytest.mark.weekly)]
-)
+@pytest.mark.parametrize("core", [*rarely(["delta", "transformer"])])
 def test_a_memory_learns_it(core, make_trainer):
     config = PRESETS["quick"][1]
     model = replace(config.model, core=core, hidden_size=64)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tinyruns import TINY
 
 import tinyrmc
 
@@ -19,10 +20,7 @@ GPU = "backend/gpu", "training/gpu"
 AGENTS = *("environments", "training/rl", "training/actors.py", "cores/agent.py"), *(
     "results/episodes.py", "results/episodes.html", "cli/play.py"
 )  # fmt: skip
-WORDS = (
-    *"-m tinyrmc.train nth_farthest --train.steps 3 --train.batch-size 16".split(),
-    *"--train.evaluate-every 3 --train.log-every 3 --run run --workers".split(),
-)
+WORDS = ("-m", "tinyrmc.train", *TINY, "--train.steps=3", "--run=run", "--workers")
 
 
 def copied(place, *without):
