@@ -318,7 +318,7 @@ def test_plain_and_fused_learn_the_same(core):
         sizes = {"mem_slots": 3, "head_size": 4, "num_heads": 2, "hidden_size": 6}
         model = build_core(CoreConfig(core, **sizes), 5, seed=0).astype(np.float64)
         optimizer = optim.Adam(model.parameters(), 0.01)
-        for _ in range(50):
+        for _ in range(10):
             with Tape() as tape:
                 outputs, _ = model.unroll(inputs, model.initial_state(8))
                 found = primitives.stack([x[:, 0] for x in outputs], axis=1)
