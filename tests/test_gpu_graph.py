@@ -277,7 +277,7 @@ def test_a_whole_update_of_an_agent_can_be_captured(task, preset, model, cublas)
         task.load_state({"stage": 1, "since": 6})
 
     stages = task == "box_world"
-    make = functools.partial(agent, task=task, preset=preset, model=model, unroll=2)
+    make = functools.partial(agent, task=task, preset=preset, model=model)
     line = captured(make, opens if stages else None)
     assert not stages or "score" in line  # levels have ended
 
