@@ -56,11 +56,11 @@ box_world: typing.Any = load_task("box_world")
 
 class ShownWorld(BoxWorld):
     """BoxWorld that shows more: the script's first `steps`; whether it has `led`, in
-    one of `period` levels, in none if that is 0; where the script goes to next,
-    row and column from you, from 1 on (`goal_row`, `goal_column`, 0: that is not known
-    yet); and a question about a thing that was seen, and is out of sight: how it looks
-    (`asked`, 0: there is none), and the `answer`, how its lock looks, and its row and
-    column from you, from 0 on.
+    one of `period` levels, in none if that is 0; where to go next, row and column from
+    you, from 1 on (`goal_row`, `goal_column`, 0: that is not known yet); and a question
+    about a thing that was seen, and is out of sight: how it looks (`asked`, 0: there is
+    none), and the `answer`, how its lock looks, and its row and column from you, from 0
+    on.
     """
 
     exploration: Exploration = "nearest"
@@ -82,35 +82,34 @@ class ShownWorld(BoxWorld):
     def observe(self, state):
         steps = first_steps(self, state, self.exploration)
         led = (state["level"] % max(self.period, 1) == 0) * (self.period > 0)
-        asked, answer = self.question(state)
-        goals = wanted(self, self.known(state), state["held"])
-        away = self.away(state, goals.argmax(axis=1)[:, None])[..., 0]
-        away = (away + 1) * goals.any(axis=1)[:, None]
+        known, reach = self.known(state), self.width // 2
+        asked, answer = self.question(state, known)
+        goals = wanted(self, known, state["held"])
+        rows, columns = self.away(state, goals.argmax(axis=1)[:, None])
         shown = {"steps": steps, "led": led, "asked": asked, "answer": answer}
-        shown |= {"goal_row": away[:, 0], "goal_column": away[:, 1]}
+        for name, away in (("goal_row", rows), ("goal_column", columns)):
+            shown[name] = (away[:, 0] + reach + 1) * goals.any(axis=1)
         shown = {name: x.astype(np.uint8) for name, x in shown.items()}
         return super().observe(state) | shown
 
     def away(self, state, cells):
-        """Row and column from you (B, 2, K) of cells (B or 1, K), from 0 on."""
+        """Rows down and columns to the right of you (B, K), of cells (K,) or (B, K)."""
         side, here = self._side, state["place"][:, None]
-        away = [cells // side - here // side, cells % side - here % side]
-        return namespace(here).stack(away, axis=1) + self.width // 2
+        return cells // side - here // side, cells % side - here % side
 
-    def question(self, state):
+    def question(self, state, known):
         """The look of a thing out of sight (B,), and what is known of it (B, 3)."""
-        xp, known = namespace(state["place"]), self.known(state)
+        xp, reach = namespace(known), self.width // 2
         thing, lock = things(known)
         cells = xp.arange(known.shape[1])
-        away = self.away(state, cells[None])
-        far = xp.abs(away - self.width // 2).max(axis=1)
-        thing &= far > self.viewport // 2
+        away = self.away(state, cells)
+        thing &= xp.maximum(*(abs(x) for x in away)) > self.viewport // 2
         # any of them: which one, follows from level and step
         when = state["level"] * 7919 + state["steps"] * 104729
         cell = (thing * (1 + (cells + when[:, None]) * 40503 % 65521)).argmax(axis=1)
         rows = xp.arange(len(cell))
         asked = (known * thing)[rows, cell]
-        found = lock, away[:, 0], away[:, 1]
+        found = [lock, *(x + reach for x in away)]
         answer = xp.stack([x[rows, cell] for x in found], axis=1)
         return asked, answer * (asked > 0)[:, None]
 

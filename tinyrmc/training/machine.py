@@ -81,8 +81,8 @@ def checksummed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def code_changes(config: dict[str, Any], run: Run | None) -> list[str]:
-    """What has changed since a run of this configuration began, in words: the task's
-    file, and with the `run` itself also your own modules and cores.
+    """Says what has changed since a run of this configuration began: the task's file
+    and, if you give the `run`, your own modules and cores.
     """
     says, ran = [], run.environment.get("own_code", {}) if run else {}
     for step, later in run.environment.get("later_code", {}).items() if run else ():

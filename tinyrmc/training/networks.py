@@ -240,7 +240,7 @@ def save_module(module: Module, path: str | Path) -> None:
 
 
 def _inside(owner: Any) -> dict[str, Any]:
-    """What a module, a list or a dict holds; a name is a step in a `place`."""
+    """The parts of a module, a list or a dict, by name."""
     if isinstance(owner, list):
         return {str(k): part for k, part in enumerate(owner)}
     held = owner if isinstance(owner, dict) else vars(owner)

@@ -283,7 +283,7 @@ class Exercise:
         return Verdict("right", self.found or f"{len(cases)} cases agree{judge}")
 
     def slow(self, answer: Function) -> str:
-        """What a slow answer costs in training, in words; "" if it is not slow."""
+        """Says what a slow answer would cost in training; "" for a fast one."""
         arguments = self._large()
         if arguments is None or answer in (self, self.function):
             return ""

@@ -98,7 +98,7 @@ def report(subject: str, array: bool = False) -> Callable[..., Any]:
 
 
 def _disturbed(answer: Any, function: Any, seed: int) -> Any:
-    """What an answer measures of three times the function, plus noise; or None."""
+    """Has an answer measure three times the function plus noise: numbers or None."""
     rng = np.random.default_rng(0)
 
     def disturbed(*arguments, **named):
