@@ -24,7 +24,9 @@ in this level and is out of sight, how does its lock look, and where is it from 
 
 What an agent lacks, one can tell it: with `--teach.goal` it sees where to go next, as
 far as what it has seen tells that. Then it need not remember which box is next, nor
-where it is; what is left is to get there, and to explore.
+where it is; what is left is to get there, and to explore. With `--teach.which` it sees
+which thing is next, but not where: so it need not think back from the gem, but has to
+remember the place. With `--world.view remembered` it is the other way round.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ box_world: typing.Any = load_task("box_world")
 class ShownWorld(BoxWorld):
     """BoxWorld that shows more: the script's first `steps`; whether it has `led`, in
     one of `period` levels, in none if that is 0; where to go next, row and column from
-    you, from 1 on (`goal_row`, `goal_column`, 0: that is not known yet); and a question
-    about a thing that was seen, and is out of sight: how it looks (`asked`, 0: there is
-    none), and the `answer`, how its lock looks, and its row and column from you, from 0
-    on.
+    you, from 1 on (`goal_row`, `goal_column`, 0: that is not known yet), and how what
+    lies there looks, of a box what is in it (`goal_look`); and a question about a thing
+    that was seen, and is out of sight: how it looks (`asked`, 0: there is none), and
+    the `answer`, how its lock looks, and its row and column from you, from 0 on.
     """
 
     exploration: Exploration = "nearest"
@@ -75,6 +77,7 @@ class ShownWorld(BoxWorld):
             "led": Codes((), 1),
             "goal_row": Codes((), self.width),
             "goal_column": Codes((), self.width),
+            "goal_look": Codes((), self.you),
             "asked": Codes((), self.you),
             "answer": Codes((3,), max(self.you, self.width - 1)),
         }
@@ -85,10 +88,15 @@ class ShownWorld(BoxWorld):
         known, reach = self.known(state), self.width // 2
         asked, answer = self.question(state, known)
         goals = wanted(self, known, state["held"])
-        rows, columns = self.away(state, goals.argmax(axis=1)[:, None])
+        goal, found = goals.argmax(axis=1), goals.any(axis=1)
+        rows, columns = self.away(state, goal[:, None])
         shown = {"steps": steps, "led": led, "asked": asked, "answer": answer}
         for name, away in (("goal_row", rows), ("goal_column", columns)):
-            shown[name] = (away[:, 0] + reach + 1) * goals.any(axis=1)
+            shown[name] = (away[:, 0] + reach + 1) * found
+        # the lock of a box, the goal, lies to the right of what is in it
+        each = namespace(known).arange(len(known))
+        thing = things(known)[0][each, goal]
+        shown["goal_look"] = known[each, goal - ~thing] * found
         shown = {name: x.astype(np.uint8) for name, x in shown.items()}
         return super().observe(state) | shown
 
@@ -132,6 +140,8 @@ class TeachConfig:
     """weight of the questions to the memory, one at each step"""
     goal: bool = False
     """the agent is told where to go next, as far as what it has seen tells that"""
+    which: bool = False
+    """the agent is told which thing is next, as far as what it has seen tells that"""
 
     def __post_init__(self):
         check_values(self, "teach")
@@ -190,8 +200,9 @@ class Task(box_world.Task):
 
     @property
     def besides_view(self):
-        told = ["goal_row", "goal_column"] if self.config.teach.goal else []
-        return super().besides_view + told
+        teach = self.config.teach
+        place = ["goal_row", "goal_column"] * teach.goal
+        return [*super().besides_view, *place, *["goal_look"] * teach.which]
 
     def cell(self):
         return None

@@ -79,6 +79,9 @@ def test_questions_are_about_what_is_out_of_sight_and_goals_are_what_to_go_to():
             shown = [seen["goal_row"][k], seen["goal_column"][k]]
             away = [goal[0] - row + 12, goal[1] - column + 12]
             assert shown == (away if goal in player.seen else [0, 0])
+            named = (goal[0], goal[1] - 1)  # of a box what is in it
+            named = goal if looks.get(named, 0) < 2 else named
+            assert seen["goal_look"][k] == (looks[named] if any(shown) else 0)
             goals.add((k, *goal) if any(shown) else k)
         actions = rng.integers(4, size=12)
         world.step(state, actions, rng.random((12, 1), np.float32))
@@ -87,17 +90,20 @@ def test_questions_are_about_what_is_out_of_sight_and_goals_are_what_to_go_to():
     assert len(asked) > 40 and len(goals) > 15
 
 
-def test_an_agent_is_told_the_goal_if_it_is_to_know():
-    told = {}
-    for goal in (False, True):
-        a_task = task(goal=goal)
+def test_an_agent_is_told_of_the_goal_what_it_is_to_know():
+    for teach, names in (("goal", ("row", "column")), ("which", ("look",))):
+        a_task = task(**{teach: True})
         model, rng = a_task.build(np.random.SeedSequence(0)), np.random.default_rng(1)
         trajectory, _ = a_task.play(model, a_task.draw(rng, 32), None)
-        told[goal] = a_task.planes(trajectory)[1]
-    places = [trajectory[f"seen/goal_{x}"] for x in ("row", "column")]
-    codes = np.concatenate([np.eye(a_task.world.width + 1)[x] for x in places], axis=2)
-    at = told[False].shape[2] - 5  # before the last action and reward
-    assert (told[True][..., at:-5] == codes).all() and places[0].any()
+        told = [f"goal_{name}" for name in names]
+        codes = [np.eye(a_task.world.observation[x].highest + 1) for x in told]
+        shown = [trajectory[f"seen/{x}"] for x in told]
+        expected = [code[x] for code, x in zip(codes, shown, strict=True)]
+        numbers = a_task.planes(trajectory)[1][..., :-5]  # the last step and its reward
+        expected = np.concatenate(expected, axis=2)
+        at = numbers.shape[2] - expected.shape[2]
+        assert (numbers[..., at:] == expected).all() and shown[0].any()
+        assert at == 21 + 2  # the key in hand, and the place
 
 
 def test_the_loss_is_how_unlikely_the_named_steps_and_the_answers_are():
