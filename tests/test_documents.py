@@ -43,6 +43,7 @@ def test_the_twenty_lines_print_what_is_said_of_them():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_four_more_networks_learn(tmp_path, monkeypatch, capsys):
     """Each of the tour's examples is short, and does better than its floor."""
     monkeypatch.chdir(tmp_path)

@@ -98,6 +98,7 @@ def told(server, home):
         time.sleep(0.1)
 
 
+@pytest.mark.weekly
 def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
     address, token = lab
     window.size(1280, 1000)

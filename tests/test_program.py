@@ -140,6 +140,7 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_the_template_learns(tmp_path):
     """It passes its floor within a quarter of its steps."""
     task = load_task(str(new.write_example("lookup", tmp_path))).Task

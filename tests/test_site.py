@@ -687,6 +687,7 @@ def begins(window, script):
 
 @built_here
 @browser.needed
+@pytest.mark.weekly
 def test_a_damaged_or_full_store_gets_a_lasting_line(address, window):
     window.open("about:blank")
     quota = {"method": "Storage.overrideQuotaForOrigin", "origin": address[:-1]}
