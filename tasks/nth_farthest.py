@@ -162,8 +162,8 @@ class Config:
 QUICK = Config(
     model=CoreConfig(mem_slots=4, num_heads=8, head_size=8),
     data=DataConfig(objects=4, dimensions=4, stages=((3, 1), (3, 2), (3, 4))),
-    # A larger batch carries a larger rate: examples decide, not steps. With 300 steps
-    # of warm-up one of five seeds never leaves the first stage.
+    # With a larger batch and rate than `longer` it passes 90 % after fewer examples.
+    # With 300 steps of warm-up one of five seeds does not leave the first stage.
     train=training.TrainConfig(
         steps=3600,
         batch_size=512,

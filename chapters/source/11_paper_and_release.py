@@ -485,9 +485,9 @@ course.show(RelationalMemory._step, RelationalMemory._attend)
 #   numbers, in one draw of twenty.
 # - In fresh networks, a norm on queries and keys keeps attention from freezing where a
 #   memory is made 256 times larger. In the trainings, at the one rate that was tried,
-#   only the norm on queries, keys and values together brought all three seeds off the
-#   floor; so freezing alone does not explain what it is worth. A tanh on what
-#   is written bounds each step; how large the memory can become, the gates decide,
+#   of those tried only the norm on queries, keys and values together brought all three
+#   seeds off the floor; so freezing alone does not explain what it is worth. A tanh on
+#   what is written bounds each step; how large the memory can become, the gates decide,
 #   above all the forget gate.
 #
 # **Further.** With five slots of three units, which slots of the released core are

@@ -307,8 +307,8 @@ plt.show()
 # do not learn slowly: they have learnt one thing completely, and next to nothing else.
 # With a ladder all five RMCs leave it, with 95 % (94 to 96), and none of the LSTMs,
 # with 47 % (44 to 49). (A ladder is not the only way: at a third of the rate and in
-# [twice the steps](../benchmarks/nth_farthest_tried.md#variations), from the start and
-# with one seed, an RMC ends at 93.3 % and an LSTM at 50.4 %.)
+# [twice the steps](../benchmarks/nth_farthest_tried.md#variations) together, from the
+# start and with one seed, an RMC ends at 93.3 % and an LSTM at 50.4 %.)
 #
 # But such a ladder moves on only when a network passes, so the LSTMs never met four
 # vectors. On [the same
@@ -320,13 +320,13 @@ plt.show()
 course.measured(13, "same_examples")
 
 # %% [markdown]
-# No rate helps the LSTM. The RMC needs its rate: at three times it, it, too, stays on
-# the plateau. (The paper says: "Learning rate did not seem to influence performance, so
-# we settled on 1e-4 for the final experiments." It had tried 1e-5 to 1e-3, with eight
-# vectors, memories of 2,048 units, LSTMs of 64 to 4,096 and batches of 1,600. Ours have
-# 256 units, 256 examples and 12,000 steps, and 3e-3 is beyond its rates.) The third
-# baseline is 81 % here. The RMCs with over 90 % are above it; all other runs of this
-# section end below.
+# None of these rates helps the LSTM. The RMC needs its rate: at three times it, it,
+# too, stays on the plateau. (The paper says: "Learning rate did not seem to influence
+# performance, so we settled on 1e-4 for the final experiments." It had tried 1e-5 to
+# 1e-3, with eight vectors, memories of 2,048 units, LSTMs of 64 to 4,096 and batches of
+# 1,600. Ours have 256 units, 256 examples and 12,000 steps, and 3e-3 is beyond its
+# rates.) The third baseline is 81 % here. The RMCs with over 90 % are above it; all
+# other runs of this section end below.
 #
 # Why is a plateau so hard to leave? Suppose that a network knew every distance, but
 # only up to a relative error. How many questions would it answer right?
@@ -611,8 +611,9 @@ for name in ("nth_farthest_ladder_gpu", "nth_farthest_ladder_lstm"):
 # | scores are too small, attention too even | queries and keys that begin larger bring the scores apart, but without the norm the paper's form ends at 50.3 % (49.9 to 50.5), the released one at 51.4 % (49.5 to 54.4) |
 # | scores grow with the memory | a norm on queries and keys alone prevents it, but with it the paper's form ends at 50.6 % (50.0 to 51.4) |
 #
-# At that rate a norm on the *values* alone lifts one seed of three. Only the norm on
-# all three lifts every seed, to 81 % (80 to 81), beside 50 % (50 to 51) without it.
+# At that rate a norm on the *values* alone lifts one seed of three. Of those that were
+# tried, only the norm on all three lifts every seed, to 81 % (80 to 81), beside 50 %
+# (50 to 51) without it.
 # (That is no more than all four signs give: it shows that they leave the plateau, not
 # how.) A norm on the values lifts one seed and one on queries and keys none. So what it
 # does to what is *written* may matter most; three seeds make that a guess, and an open

@@ -18,9 +18,10 @@ in brackets are equations.
 The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 /
 sqrt(2K + V) until November 2018, so the paper's experiments probably used that one.
 
-On nth farthest with four vectors the fourth row decides: without it neither form
-learns, with it both do (benchmarks/nth_farthest_tried.md). Each form can have that row
-as the other has it: `qkv_norm`.
+On nth farthest with four vectors the fourth row decides, at the one rate that was tried
+and with three seeds: with it both forms leave the plateau, without it neither does
+(benchmarks/nth_farthest_tried.md). Each form can have that row as the other has it:
+`qkv_norm`.
 
 Why the identity? All slots share all weights: slots that start equal stay equal.
 """
