@@ -771,7 +771,7 @@ class Task(training.Task):
             QUICK,
         ),
         "addition": (
-            "add two numbers of 3 digits: 18 minutes of one core, to 100 %",
+            "add two numbers of 3 digits: 18 to 35 minutes of one core, to 100 %",
             ADDITION,
         ),
         "addition5": (

@@ -11,10 +11,10 @@
 # What is there to gain? Near the end a table has each device of this chapter (a way to
 # save time or memory; no GPU is meant), what it saves, and the time of a whole step.
 # First look at the package beside other libraries: the project's benchmark times one
-# training step of the same network from the same weights, on one core of an AMD EPYC
-# (Zen 4), a virtual machine: do not trust the bars to two digits. `tinyrmc` is NumPy,
-# `compiled` has the loops that come below. On other processors the lead is larger, or
-# smaller, or gone ([speed](../benchmarks/speed.md)).
+# training step of the same network from the same weights, with version 0.1.0 on one
+# core of an AMD EPYC (Zen 4), a virtual machine: do not trust the bars to two digits.
+# `tinyrmc` is NumPy, `compiled` has the loops that come below. On other processors the
+# lead is larger, or smaller, or gone ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib

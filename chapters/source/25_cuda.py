@@ -557,9 +557,9 @@ plt.show()
 # one here.
 #
 # Here is one training step on an NVIDIA H100, 8 slots of 256 units, 128 examples of 8
-# steps, in float32, as `benchmarks/gpu.py` measured it. A *graph* records all launches
-# of a step once and starts them as one. **Write down first:** which of ours are faster
-# than PyTorch as it comes?
+# steps, in float32, as `benchmarks/gpu.py` measured it with version 0.1.0. A *graph*
+# records all launches of a step once and starts them as one. **Write down first:**
+# which of ours are faster than PyTorch as it comes?
 
 # %% tags=["hide-output"]
 (work,) = [
