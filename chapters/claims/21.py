@@ -75,12 +75,12 @@ def baselines():
     )
 )
 def entropy():
-    """It can in part, and at a price. Count the games, of 200, in which the best arm
-    has the largest probability in the mean of the last 250 pulls. Without a baseline
-    that is a share of {without, worth 0.mean:.2f}; with an entropy that is worth 1 it
-    is {without, worth 1.mean:.2f}, which can be chance, and with one worth 10 it is
-    {without, worth 10.mean:.2f}. With a baseline it is {with, worth 0.mean:.2f},
-    {with, worth 1.mean:.2f} and {with, worth 10.mean:.2f}.
+    """At this one rate, 0.1, it can in part, and at a price. Count the games, of 200,
+    in which the best arm has the largest probability in the mean of the last 250
+    pulls. Without a baseline that is a share of {without, worth 0.mean:.2f}; with an
+    entropy that is worth 1 it is {without, worth 1.mean:.2f}, which can be chance, and
+    with one worth 10 it is {without, worth 10.mean:.2f}. With a baseline it is
+    {with, worth 0.mean:.2f}, {with, worth 1.mean:.2f} and {with, worth 10.mean:.2f}.
     """
     found = {}
     for name, known in (("without", False), ("with", True)):

@@ -419,12 +419,13 @@ print(f"none before the attention: {learnt(none, brings):.1%}")
 # That is one start each. Measured beforehand, from three starts at three rates, three
 # matrices get to 100 % at the best of these. One for both gets to 88 % from two starts
 # and to 46 % from the third, none to 40 % (40 to 41). (The best rate is chosen on the
-# same questions.) That none of these gets to 100 % follows from symmetry. Without
-# matrices a day fits itself best. With one for both, the score is *symmetric*: Tuesday
-# fits Wednesday as well as Wednesday fits Tuesday. For Wednesday to prefer Thursday,
-# that pair must fit better still, and so on from day to day: the week does not close,
-# and some day fails. (Why one start stays at 46 % we do not know.) With $W^q$ and $W^k$
-# a question may differ from its answer, and $W^v$ says what is brought.
+# same questions, and a few of them came in training, too.) That none of these gets to
+# 100 % follows from symmetry. Without matrices a day fits itself best. With one for
+# both, the score is *symmetric*: Tuesday fits Wednesday as well as Wednesday fits
+# Tuesday. For Wednesday to prefer Thursday, that pair must fit better still, and so on
+# from day to day: the week does not close, and some day fails. (Why one start stays at
+# 46 % we do not know.) With $W^q$ and $W^k$ a question may differ from its answer, and
+# $W^v$ says what is brought.
 #
 # ## Heads
 #

@@ -511,11 +511,11 @@ course.measured(8, "residuals")
 # are missing, norms do harm at 3/1000; at a third of that rate none is seen in three
 # seeds.
 #
-# What is worse without norms, where there are residuals, is the first loss. Without
-# norms the signal grows from block to block: in three fresh networks its size is 0.7
-# (0.6 to 0.7) after the first and 6.4 (5.6 to 7.7) after the twelfth. The first loss
-# shows it: 5.98 (3.76 to 8.16), where a guess costs 1.10. It learns all the same here,
-# at a rate of 3/1000. With norms the first loss is 1.44 (1.34 to 1.59). That is a
+# What is much worse without norms, where there are residuals, is the first loss.
+# Without norms the signal grows from block to block: in three fresh networks its size
+# is 0.7 (0.6 to 0.7) after the first and 6.4 (5.6 to 7.7) after the twelfth. The first
+# loss shows it: 5.98 (3.76 to 8.16), where a guess costs 1.10. It learns all the same
+# here, at a rate of 3/1000. With norms the first loss is 1.44 (1.34 to 1.59). That is a
 # little more than a guess costs: the last norm brings all numbers to the size 1, and of
 # these the fresh last layer makes logits of about that size. Without both it is 1.10:
 # the signal fades from block to block, and all three logits are next to 0. (A recurrent

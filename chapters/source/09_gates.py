@@ -573,9 +573,8 @@ panels[0].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# In this one network, training has spread them: it keeps some units almost whole and
-# others half, and on average it keeps more and writes less. (We have not tested whether
-# other trainings end so, too.)
+# In this one network, training has spread them, and on average it keeps more and writes
+# less. (We have not tested whether other trainings end so, too.)
 #
 # ## In the package
 #
@@ -612,8 +611,8 @@ print(f"after 100 steps {largest:.3f}, by hand {0.5 / (1 - remains[1.0][1]):.3f}
 
 # %% tags=["hide-cell"]
 # Answer 2
-# It would. After 10 steps a bias of 1 has left 4 %, and that is enough. Over ten steps
-# it learns with a bias of 1, from each of three starts.
+# It would, at this rate. After 10 steps a bias of 1 has left 4 %. Over ten steps it
+# learns with a bias of 1, from each of three starts.
 print(f"left of the first step: {remains[1.0][10]:.3f}")
 print(f"loss over 10 steps: {np.mean(keep_a_bit(1.0, T=10)[-10:]):.3f}")
 

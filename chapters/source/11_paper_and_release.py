@@ -469,11 +469,11 @@ course.show(RelationalMemory._step, RelationalMemory._attend)
 
 # %% [markdown]
 # **What was not shown.** Of the nine rows of the table, three were taken by themselves:
-# the first memory, the residual (with its norm, where it was put in), and the norm on
-# queries, keys and values. Nothing here says what each of the others does: the state,
-# the output, what gates see, the candidate's tanh, the scale. (Who asks changes no
-# memory: the input's answer is lost.) And fresh networks say nothing of what a row is
-# worth in a training. For six of the rows chapter 13 shows [one run of
+# the first memory, the residual (with its norm, where it was put in), and, in trainings
+# alone, the norm on queries, keys and values. Nothing here says what each of the others
+# does: the state, the output, what gates see, the candidate's tanh, the scale. (Who
+# asks changes no memory: the input's answer is lost.) And fresh networks say nothing of
+# what a row is worth in a training. For six of the rows chapter 13 shows [one run of
 # each](../benchmarks/nth_farthest_tried.md#paper-and-release).
 #
 # ## Takeaways
@@ -483,12 +483,12 @@ course.show(RelationalMemory._step, RelationalMemory._attend)
 #   slots came together without the residual; with it (put in with its norm), or with a
 #   bias of 3, they did so later or not within 200 steps, and with both, from random
 #   numbers, in one draw of twenty.
-# - In fresh networks, a norm on queries and keys keeps attention from freezing where a
-#   memory is made 256 times larger. In the trainings, at the one rate that was tried,
-#   of those tried only the norm on queries, keys and values together brought all three
-#   seeds off the floor; so freezing alone does not explain what it is worth. A tanh on
-#   what is written bounds each step; how large the memory can become, the gates decide,
-#   above all the forget gate.
+# - Where a memory is made 256 times larger, attention freezes in the paper's fresh
+#   core, and not in the released one, which norms queries and keys. In the trainings,
+#   at the one rate that was tried, of those tried only the norm on queries, keys and
+#   values together, with its bias, brought all three seeds off the floor; so freezing
+#   alone does not explain what it is worth. A tanh on what is written bounds each step;
+#   how large the memory can become, the gates decide, above all the forget gate.
 #
 # **Further.** With five slots of three units, which slots of the released core are
 # equal? Is there a first memory from which the paper's slots stay apart longer? Which
@@ -506,9 +506,9 @@ print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]
 
 # %% tags=["hide-cell"]
 # Answer 2
-# A larger first memory keeps them apart longer, for a while: gates forget a share at
-# each step, so what is large stays above what is written for longer. But all fall, in
-# this one draw.
+# A larger first memory keeps them apart longer, for a while. Gates forget a share at
+# each step, which explains a part of it; sharper attention may be another. But all
+# fall, in this one draw.
 for scale in (1.0, 10.0, 100.0):
     found = spreads(cores["paper"], scale * beginnings["random"], inputs)
     print(f"scale {scale:3.0f}:", *(f"{t} steps {found[t]:.0e}" for t in (5, 20, 50)))

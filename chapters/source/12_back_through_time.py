@@ -342,8 +342,8 @@ plt.show()
 # (From the lowest to the highest of twelve draws.) Attention makes it smaller in every
 # draw, the norm in eight of twelve. More arrives because two ways *add up*: what comes
 # through the candidate is less than what comes straight, but both together are close to
-# 1 at each step, and that counts twenty times. (An LSTM's candidate gives a second way,
-# too, but that one passes the output gate and a tanh.)
+# 1 in the mean of the steps, and that counts twenty times. (An LSTM's candidate gives a
+# second way, too, but that one passes the output gate and a tanh.)
 #
 # How much comes differs from draw to draw. With all ways open, 39 steps, from the first
 # of forty to the last, shrink the gradient in ten of the twelve draws if the bias is 1,
@@ -444,9 +444,9 @@ for length in (1, 2, 5, 10, 20, 40):
 #
 # - The new memory gets two gradients, from the next step and through $h$. A slot of the
 #   old one is used as query, key and value, and on the straight line.
-# - Through many steps the gradient comes along the memory: straight, with a forget gate
-#   as its factor at each step, and through the candidate. The two add up, so that in
-#   fresh networks with a bias of 1 more arrives than on the straight line alone.
+# - In fresh networks the gradient comes through many steps along the memory: straight,
+#   with a forget gate as its factor at each step, and through the candidate. The two
+#   add up, so that with a bias of 1 more arrives than on the straight line alone.
 # - All steps share their weights, so all that they give them adds up.
 # - In windows the state goes on and the gradient does not.
 #

@@ -637,7 +637,8 @@ ex.picture.check(panel)
 # Answer 1
 # A fair control is the same cut at the same step, in questions whose reference comes
 # elsewhere: then equally much is cut, equally late. Only what stands at that step
-# differs. The network misses the others least where the reference itself arrives.
+# differs. Cut at step 2, this one network misses the others least where the reference
+# itself arrives.
 at_step_2 = by_step("slots", lambda t: np.full(len(marked), t == 1))
 for step, accuracy in enumerate(at_step_2, start=1):
     print(f"cut among slots at step 2, reference at step {step}: {accuracy:.1%}")

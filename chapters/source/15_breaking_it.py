@@ -8,11 +8,11 @@
 # raises an error, all shapes are right, the loss falls (you will see it), and if you
 # look at the curve alone you may think that the task is hard. Some of the six cost
 # nothing that you could see on this chapter's task. That may make them dangerous
-# elsewhere, and for one of them we show it. You break the core on purpose, each time
-# in four moves: what stands in the code; a *symptom* that you can measure in a second
-# on a fresh network; what the bug costs, at one learning rate; and how to mend it. At
-# the end somebody hands you networks without a word, and you find their bugs. **Write
-# down first**, before each cost: much, little or nothing?
+# elsewhere. You break the core on purpose, each time in four moves: what stands in the
+# code; a *symptom* that you can measure in a second on a fresh network; what the bug
+# costs, at one learning rate; and how to mend it. At the end somebody hands you
+# networks without a word, and you find their bugs. **Write down first**, before each
+# cost: much, little or nothing?
 
 # %%
 import matplotlib.pyplot as plt
@@ -170,7 +170,7 @@ for name, memory in found.items():
 # %% [markdown]
 # **What it costs**, at this one rate. Four equal slots hold no more than one.
 
-# %% tags=["hide-output"] alt="Begun with zeros, each seed has a place or two that it hardly learns; the other places are close to those of the right network"
+# %% tags=["hide-output"] alt="Begun with zeros, each seed has a place at which it falls far behind the right network, to between 18 and 45 percent; the first symbol stays right"
 train_all("zeros", begin=zeros)
 draw("zeros")
 plt.show()
@@ -482,7 +482,8 @@ plt.show()
 # %% [markdown]
 # With a joint norm three seeds have 94 % (90 to 99) of the symbols right, and the right
 # network 89 % (86 to 94): which of both is ahead can be chance. Why should it cost
-# anything? All slots are of about the same size, so a common mean may suit them all.
+# anything? If all slots are of about the same size, which we have not measured, a
+# common mean may suit them all.
 #
 # But what if one slot is much larger than the others? Make a random memory of four
 # slots, and multiply its last slot by 1, 3, 10, 30, 100. Normalise it row by row, and
@@ -534,10 +535,11 @@ plt.show()
 # Three seeds have 90 % (82 to 94) of the symbols right, beside 89 % (86 to 94) of the
 # right network: that can be chance. (These are two bugs, trained together. The number
 # of parameters finds the first of them, the same layer twice, and not the ReLU alone.)
-# But where a unit must fall, this MLP cannot help: it puts out nothing below zero,
-# whatever it learns. (Both can be a choice: ALBERT, by Lan and others 2020, shares its
-# layers to save parameters, and the preset `quick` of nth farthest trains with a ReLU
-# after the last one. They are bugs where they happen by accident.)
+# But it puts out nothing below zero, whatever it learns: a unit can fall only because
+# others rise, through the norm behind it. (Both can be a choice: ALBERT, by Lan and
+# others 2020, shares its layers to save parameters, and the preset `quick` of nth
+# farthest trains with a ReLU after the last one. They are bugs where they happen by
+# accident.)
 #
 # **Exercise 5.** Here is $g_\psi$ with the three bugs of the last two sections. Mend
 # it. (A ReLU *between* two layers belongs there.)

@@ -611,8 +611,8 @@ ex.picture.check(panel)
 # and 69.6 %, one run each, both with a second core that writes the answer. On control
 # the paper's RMC is ahead, too, with 99.6 to 97.4 %. Ours has 86.1 %, and the LSTM 99.6
 # %, without that second core, one run each; with it, in one run with another seed, the
-# RMC has 99.8 %, and the LSTM was not run. Our LSTMs have 1.2 to 1.4 times the RMC's parameters. So
-# which core reads programs better, our runs do not show.
+# RMC has 99.8 %, and the LSTM was not run. Our LSTMs have 1.2 to 1.4 times the RMC's
+# parameters. So which core reads programs better, our runs do not show.
 #
 # ## In the package
 #

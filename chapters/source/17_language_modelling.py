@@ -633,7 +633,8 @@ print(f"mean {np.mean(firsts):.0f}, median {np.median(firsts):.0f} draws")
 # %% tags=["hide-cell"]
 # Answer 3
 # In this one run it is no better. A state from the wrong place is a memory of something
-# else, and costs the RMC as much as a fresh one, for its first ten or twenty words.
+# else: at the first word it costs the RMC about what a fresh one does, at the next four
+# more.
 count = course.fast(100, 5)
 texts, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
 

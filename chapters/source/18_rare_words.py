@@ -7,8 +7,8 @@
 # $k$ the size of a head.
 #
 # Half of a text is made of two dozen words and marks, and most words are rare. What can
-# be known of a word that was read five times? How do two uses of one table help? And
-# what does it cost to score 267,735 words at each step?
+# be known of a word that was read five times? Do two uses of one table help? And what
+# does it cost to score 267,735 words at each step?
 
 # %%
 import collections

@@ -480,8 +480,7 @@ course.measured(19, "new_pairs")
 # facts.
 #
 # Task 15 asks what Winona is afraid of: Winona is a mouse, and mice are afraid of cats.
-# The second fact cannot be found before the first. That takes two looks, in chapter 20
-# (the whole memory network).
+# Chapter 20 (the whole memory network) looks twice.
 #
 # ## Takeaways
 #

@@ -45,7 +45,7 @@ for task, reading in readings.items():
     print(f"naming any of these words that was told: {1 - right:.0%} wrong\n")
 
 # %% [markdown]
-# Task 15 takes two steps, and task 16 three: what is he, who else is that, and what
+# Task 15 has two facts, and task 16 three: what is he, who else is that, and what
 # colour does that one have?
 #
 # ## More hops

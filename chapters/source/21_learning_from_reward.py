@@ -514,14 +514,15 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# It can in part, and at a price. Count the games, of 200, in which the best arm has the
-# largest probability in the mean of the last 250 pulls. Without a baseline that is a
-# share of 0.53; with an entropy that is worth 1 it is 0.56, which can be chance, and
-# with one worth 10 it is 0.68. With a baseline it is 1.00, 1.00 and 1.00. The price:
-# what maximises reward plus ten times the entropy is softmax(q / 10), which takes the
-# best arm in 37 of 100 pulls only. (So "more than half of the probability", the measure
-# of the text, would call every such game lost.) Entropy draws the policy back from a
-# single arm; the noise of rewards near 11 stays as large as it was.
+# At this one rate, 0.1, it can in part, and at a price. Count the games, of 200, in
+# which the best arm has the largest probability in the mean of the last 250 pulls.
+# Without a baseline that is a share of 0.53; with an entropy that is worth 1 it is
+# 0.56, which can be chance, and with one worth 10 it is 0.68. With a baseline it is
+# 1.00, 1.00 and 1.00. The price: what maximises reward plus ten times the entropy is
+# softmax(q / 10), which takes the best arm in 37 of 100 pulls only. (So "more than half
+# of the probability", the measure of the text, would call every such game lost.)
+# Entropy draws the policy back from a single arm; the noise of rewards near 11 stays as
+# large as it was.
 def learnt_with(cost, seed, with_baseline=False, rate=0.1):
     """The probabilities of the arms, in the mean of the last half of the pulls."""
     random, z = np.random.default_rng(seed), np.zeros(3)

@@ -8,7 +8,7 @@
 # $V$ a value, $G$ a target for it, $A$ an advantage, and $\delta$ a surprise.
 #
 # The agent of chapter 21 learns from whole returns, which are noisy, and makes one step
-# for each trajectory, which is a waste. You improve both: first a target that mixes
+# for each trajectory, which is a waste. You change both: first a target that mixes
 # rewards and values, then a loss that lets you go through a trajectory several times
 # without going too far. The second is *PPO*. You write it whole, with the small things
 # that its programs have and its paper hardly mentions, and test which of them mattered.
@@ -381,7 +381,7 @@ plt.show()
 # are PPO's in all three.)
 #
 # PPO computes more, too: sixteen steps of Adam for each trajectory. Where the world is
-# slow, that is a good trade.
+# slow, that may be a good trade.
 #
 # ## Which details mattered?
 #

@@ -6,7 +6,7 @@
 #
 # The paper's equations say what to compute, not in which order, in which portions, or
 # on how many cores. You use that freedom here. The numbers stay the same, up to
-# rounding; mostly you wait less for them.
+# rounding; for some of them you wait less.
 #
 # What is there to gain? Near the end a table has each device of this chapter (a way to
 # save time or memory; no GPU is meant), what it saves, and the time of a whole step.

@@ -201,8 +201,8 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# On the moments that chose it, the rule gets better with every cell, and with 5 x 5 it
-# is never wrong. But one that stores each moment is never wrong there either. What a
+# On the moments that chose it, the rule gets better with a larger view, and with 5 x 5
+# it is never wrong. But one that stores each moment is never wrong there either. What a
 # view tells shows on other levels. Four times, with other levels each time, we took 300
 # and chose the rule on one half of them. On the other half, without levels that the
 # first one has too, the rule is right in 59 % (55 to 62) of the moments if it sees its
@@ -634,14 +634,14 @@ for k, row in enumerate(parts_of_a_step(played["RMC"][2]), 2):
 # 1.04). The part of it that is kept is 0.33 (0.25 to 0.44), untrained 0.76 (0.71 to
 # 0.80); the part that is new is 0.42 (0.39 to 0.45), untrained 0.28 (0.23 to 0.37).
 #
-# So both ways count. The gates of a trained agent keep only about a quarter of the
-# memory, and a third of a difference; what is new differs from slot to slot, too, but
-# by less than half of what there was. Together about two thirds of a difference are
-# left after a step, which in ten steps makes a fiftieth. (Why the new is so much alike
-# after training, we have not measured.) And remember the quarter: in the mean the gates
-# have kept about a fiftieth of what was in the memory three steps ago, so most of what
-# is older must have been written again. (Gates differ from slot to slot and from level
-# to level, so here and there more may be kept.)
+# So beside untrained cores it is the gates: those of a trained agent keep only about a
+# quarter of the memory, and a third of a difference. What is new differs from slot to
+# slot more than untrained, but by less than half of what there was. Together about two
+# thirds of a difference are left after a step, which in ten steps makes a fiftieth.
+# (How alike the new is for its size, we have not measured.) And remember the quarter:
+# in the mean the gates have kept about a fiftieth of what was in the memory three steps
+# ago, so most of what is older must have been written again. (Gates differ from slot to
+# slot and from level to level, so here and there more may be kept.)
 #
 # ## The memory taken away
 #
@@ -781,11 +781,12 @@ for name, change in changes_of(played["RMC"][2]).items():
 # cells, forgets nothing and goes the shortest ways has 100 %: what our agents see is
 # enough. The LSTM with a linear layer has 3.3 times the RMC's weights. Each of our runs
 # is uncertain by 3 points (two standard errors, over its 1,024 test levels). So in
-# these runs agents with a memory are ahead of those without. But we have *not* shown
-# that RMC or LSTM plan better than this player, nor that any of the three memories is
-# ahead, nor what the paper shows.
+# these runs, behind the linear layer, agents with a memory are ahead of those without;
+# behind convolutions none without was run. But we have *not* shown that RMC or LSTM
+# plan better than this player, nor that any of the three memories is ahead, nor what
+# the paper shows.
 #
-# MiniPacman, scores (the paper gives no spread):
+# MiniPacman, scores, two seeds each (the paper gives no spread):
 #
 # | core | the paper's | ours |
 # |---|---|---|

@@ -6,9 +6,9 @@
 # (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
 #
 # The RMC is of 2018. What came after it? Transformers, first of all, which keep
-# whatever they have read. But then memories of a fixed size came back, simpler than
-# the RMC: a matrix, and one line that says what is written into it. Here you write
-# four of these lines, find out why such a memory is fast, and let yours learn beside
+# whatever they have read. But then memories of a fixed size came back, simpler than the
+# RMC: a matrix, and one line that says what is written into it. Here you write four of
+# these lines, find out what such a memory can do at once, and let yours learn beside
 # your RMC.
 #
 # | symbol | shape | what it is |
@@ -191,7 +191,7 @@ for box in ([0.0, 1.0], [0.6, 0.8]):
 #
 # **This is a good place to stop.**
 #
-# ## In chunks: the same numbers, faster
+# ## In chunks: the same numbers, and fewer that wait
 #
 # Step by step, each product waits for the one before it. A processor, and a GPU even
 # more, would rather have a few large products. So take C steps together, a *chunk*,
@@ -435,8 +435,8 @@ print("one decay for all: the same", np.allclose(o, found) and np.allclose(S, h.
 # Now they learn. Here is a network around a rule: linear layers make queries, keys,
 # values and $\beta$ of each input, for H heads; after the last step, two layers with
 # ReLUs and a third one answer from what was found. For the RMC we take chapter 10's
-# step in `StepNetwork`, with the norm on queries, keys and values that decided in
-# chapter 13. These pieces are yours, where you wrote them:
+# step in `StepNetwork`, with chapter 13's norm on queries, keys and values. These
+# pieces are yours, where you wrote them:
 
 # %%
 my = course.pieces()
