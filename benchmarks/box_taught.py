@@ -20,7 +20,8 @@ levels. Values are learnt as in `box_world`, so the third command goes on by rew
 Reward may teach as well, or instead (`--teach.reward 1 --teach.script 0 --teach.period
 0`). And so may questions to the memory, which need no script: of a thing that was seen
 in this level and is out of sight, how does its lock look, and where is it from here?
-`recall` is the share of such locks that it tells right; by chance, one in twenty.
+`recall` is the share of such locks that it tells right; by chance, one in twenty, but
+in one run a network without a memory had a quarter (benchmarks/worlds_tried.md).
 
 What an agent lacks, one can tell it: with `--teach.goal` it sees where to go next, as
 far as what it has seen tells that. Then it need not remember which box is next, nor

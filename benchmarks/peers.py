@@ -9,10 +9,9 @@ Computer with one write head. The optimizer is Adam at a constant rate, unclippe
 with what its users would write: with its own fused operations where they are faster.
 Every library gets the savings that ours has: what needs no memory is computed for all
 time steps at once, and the input row asks nothing, since its result would never be
-used. Attention is two products and a softmax in all of them. On nine keys PyTorch's
-fused attention (scaled_dot_product_attention) made a step a tenth slower, compiled a
-sixth; JAX's (jax.nn.dot_product_attention) made it a tenth slower at 64 units and no
-faster at 256.
+used. Attention is two products and a softmax in all of them: on nine keys, when tried
+once, neither PyTorch's fused attention (scaled_dot_product_attention) nor JAX's
+(jax.nn.dot_product_attention) made a step faster.
 
 A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains
 once and returns the loss before the update, a scalar of the library's own; on a CPU all
@@ -35,7 +34,7 @@ from tinyrmc.training.workers import CAN_FORK, Workers
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TORCH_PROCESSES = "PyTorch eager, processes"
 # the most examples that one of these processes takes at a time: in `large`, larger
-# pieces gain nothing, and pieces of 64 take 5 % longer
+# pieces gain nothing, and pieces of 64 take longer
 TORCH_PIECE = 256
 
 

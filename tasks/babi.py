@@ -125,9 +125,7 @@ class ModelConfig(CoreConfig):
     paper's equation, or not at all
     """
     pe_scale: float = 2.0
-    """what a position encoding is multiplied by; 1: the size that is printed, for which
-    twenty epochs of linear start are too few on task 16
-    """
+    """what a position encoding is multiplied by; 1: the size that is printed"""
     temporal: bool = True
     """whether memories know how old they are"""
     relu: float = 0.0

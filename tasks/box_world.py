@@ -2,7 +2,7 @@
 
 The task of section 4.2 and appendix A.3 of Santoro et al. 2018. In a room lie a loose
 key and locked boxes with keys in them; the right chain of boxes ends at the gem. The
-agent sees only what is near, so it must remember which boxes it has passed. Opening a
+agent sees only what is near; the boxes that it has passed are out of sight. Opening a
 box of the solution brings +1, the gem +10; a distractor costs 1 and ends the level.
 `tinyrmc/environments/box_world.py` has the rules, and their order.
 
@@ -168,8 +168,8 @@ QUICK = Config(
         steps=2400,
         batch_size=256,
         learning_rate=1e-3,
-        # with 0.999 and twice the rate the policy collapsed after 0.8 M steps, and
-        # never recovered; neither change by itself has been tried to the end
+        # with 0.999 and twice the rate, in one run that was not kept, the policy
+        # collapsed; neither change by itself has been tried to the end
         beta2=0.99,
         warmup_steps=0,
         cosine_fraction=1.0,

@@ -51,20 +51,19 @@ state; `python -m tinyrmc evaluate` shows what it changes.
                training and in tests, while the LSTM keeps its state; here both keep it
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
     memn2n     its authors' program draws single words, not stretches of them, and with
-               replacement. Neighbours share memories, so a stretch takes a third of
-               the time or less. That program trains and tests only on words that
-               have all their memories; here the first words of the validation and
-               the test text count too, with the memories that they have. On text8
-               the paper keeps words seen at least 5 times, and counts some 44,000;
-               PaddlePaddle's program counts that many that are seen at least 10
-               times, which is the rule here
+               replacement. Neighbours share memories, so a stretch takes less time.
+               That program trains and tests only on words that have all their memories;
+               here the first words of the validation and the test text count too, with
+               the memories that they have. On text8 the paper keeps words seen at least
+               5 times, and counts some 44,000; PaddlePaddle's program counts that many
+               that are seen at least 10 times, which is the rule here
 
 *The first losses* of the RMC lie above ln 10,000 = 9.21, that of guessing among the
-words of the Penn Treebank: 10.85 on average over the first ten batches of `quick`, and
-8.2 after thirty. What it puts out is its memory, which its gates, with a forget bias of
-1, let grow to a size of 2 within a window (an LSTM's output has 0.05). With tied
-embeddings the logits then have a standard deviation of 2 from the start, and a
-network that is so sure of wrong words loses half the variance, some 2 nats. As in the
+words of the Penn Treebank: in one run of `quick` 10.85 on average over the first ten
+batches, and 8.2 after thirty. What it puts out is its memory, which its gates, with a
+forget bias of 1, let grow to a size of 2 within a window (an LSTM's output has 0.05).
+With tied embeddings the logits then have a standard deviation of 2 from the start, and
+a network that is so sure of wrong words loses half the variance, some 2 nats. As in the
 released program, nothing is done about it.
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:

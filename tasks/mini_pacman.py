@@ -1,10 +1,11 @@
 """MiniPacman: collect food while ghosts hunt you, and see 5 x 5 cells of the maze.
 
 The task of section 4.2 of Santoro et al. 2018. A level is cleared when all food is
-eaten; the next has more and faster ghosts. With the viewport the agent must remember
-where food is left. The paper reports scores: 677 for the RMC against 550 for an LSTM
-with the viewport, 1159 against 598 with full observation. Its text has neither the
-network's sizes nor the number of steps. `tinyrmc/environments/pacman.py` has the rules.
+eaten; the next has more and faster ghosts. Through the viewport the agent does not see
+what food is left elsewhere. The paper reports scores: 677 for the RMC against 550 for
+an LSTM with the viewport, 1159 against 598 with full observation. Its text has neither
+the network's sizes nor the number of steps. `tinyrmc/environments/pacman.py` has the
+rules.
 
 *How it is learnt.* As BoxWorld is: the policy acts for `unroll` steps in all games of a
 batch, then learns from that (`training/rl/actors.py`). An episode lasts until a ghost

@@ -28,7 +28,7 @@ without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without se
 leaves out the questions whose answer is m.
 
 *The ladder.* Trained directly, even at 4 x 4, a network sits on the first floor for a
-long time (in the preset `direct` for some 4,000 steps, at a low rate). So training
+long time (in one run of `direct` for some 4,000 steps, at a low rate). So training
 climbs `stages` of (objects, dimensions). A stage is passed when the accuracy on the
 fresh examples of the last `log_every` steps covers `promotion_threshold` of the way
 from 2/k to 1 (from 0, where k is 2). Inputs always have the final layout: unused

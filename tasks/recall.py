@@ -155,7 +155,7 @@ class Task(training.Task):
     """Associative recall; see the module's text."""
 
     presets = {
-        "quick": ("four pairs: a minute of one core, to 99 %", QUICK),
+        "quick": ("four pairs: a minute of one core, to 98 %", QUICK),
         "apart": ("the same, the value a step after its key", APART),
         "eight": ("eight pairs of twice as many symbols", EIGHT),
         "rewrites": ("eight pairs of four keys: the last value counts", REWRITES),

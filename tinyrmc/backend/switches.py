@@ -83,7 +83,7 @@ _threads = Switch(None, _limit_blas)
 def blas_threads(count: int) -> Any:
     """Run the body with `count` BLAS threads, in all threads.
 
-    Small matrices are up to 50 times slower on several threads, and workers share a
+    Small matrices are much slower on several threads, and workers share a
     batch. Setting OPENBLAS_NUM_THREADS after NumPy was imported does nothing.
     """
     return _threads.held(count)

@@ -63,8 +63,7 @@ class Encoding:
         (1 - 2j/J), where J is the number of words of the sentence. "released": the one
         in the authors' program, centred, with one J for all sentences: the `longest`
         one and its age, which counts as its last word.
-    scale: a factor for all of it. The program has twice what is printed; with the
-        printed scale its twenty epochs of linear start are too few for task 16 of bAbI.
+    scale: a factor for all of it. The program has twice what is printed.
     longest: words of the longest sentence; "released" needs it.
     """
 

@@ -349,7 +349,7 @@ def _is_same(memory):
 
 def _once(of_rows, memory):
     """of_rows(memory) of a memory that is the same for all examples: made for one of
-    them, which takes some 5 % off a training step.
+    them, which saves time.
     """
     made = of_rows(memory[:1])
     return p.broadcast_to(made, (len(memory), *made.shape[1:]))

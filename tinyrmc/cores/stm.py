@@ -7,7 +7,7 @@ K matrices that each associate one vector with another. Numbers are the paper's.
     i, f = sigmoid(tanh(M') U + x1 W + b)                    as the RMC's gates, (D, D)
     M  = f * M' + i * tanh(x1 x1^T)                          (10) a gate for each number
     r  = sum_k x3_k R'_k^T x2                                (11) what R says of x, (D)
-    q, k, v = layer_norm((M + a2 r x2^T)^T W_qkv)^T          (K, D) each
+    q, k, v = layer_norm((M + a2 r x2^T) W_qkv + b)^T        (K, D) each
     S_j = sum_l tanh(q_j * k_l) v_l^T                        (5) K matrices (D, D)
     R  = a1 R' + S                                           (12)
     M  = M + a3 (S, read by a linear layer)                  (13)
@@ -55,8 +55,8 @@ class STM(Core):
     Args:
         input_size: width of an input.
         mem_slots: K, queries, and matrices of the relational memory.
-        mem_size: D, width of an item. A step costs some K^2 D^2 products, and the
-            parameters that read R are D^2 relation_size.
+        mem_size: D, width of an item. In a step attention takes K^2 D^2 products, (13)
+            K D^3, (14) K D^2 relation_size.
         relation_size: numbers read from each matrix of R.
         output_size: numbers of the output.
         forget_bias: constant added to the forget gate's pre-activation at first; it is

@@ -104,7 +104,7 @@ def clear(below: Path | None = None) -> tuple[int, int]:
 
 def read(folder: Path, name: str) -> Corpus | None:
     """The corpus that `write` put there, memory-mapped; None if it is not whole. Reads
-    all ids once, at some 4 GB a second.
+    all ids once.
     """
     try:
         about = _get(folder / ABOUT)

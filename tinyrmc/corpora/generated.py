@@ -4,7 +4,7 @@
     told.stories(1, "train")[0]
 
 Words, rules and supporting facts are those of the published files, and so, nearly, are
-lengths and frequencies: a network that has learnt one kind answers the other.
+lengths and frequencies.
 
     1   people walk between rooms. Where is one of them?
     2   they also take things along and leave them. Where is a thing?

@@ -1,8 +1,7 @@
 """How much of what a model is tested with stands in the text that it learns from.
 
 A passage is eight words in a row, or 32 characters, without capitals and punctuation.
-Of long texts a sample is compared, chosen by the passages themselves. The Penn Treebank
-shares 2 % so, WikiText-2 and twenty books less than 1 %; SHARED is a tenth.
+Of long texts a sample is compared, chosen by the passages themselves.
 """
 
 from __future__ import annotations

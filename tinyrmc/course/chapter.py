@@ -34,7 +34,7 @@ Shown = type | Callable[..., object]  # what has a text: classes, functions, met
 def fast(full: T, brief: T, browser: T | None = None) -> T:
     """`full`, or `brief` where TINYRMC_FAST is set: steps, or the size of a sample.
 
-    In a browser, where it takes three to four times as long, `browser` and a note.
+    In a browser, where it mostly takes several times as long, `browser` and a note.
     """
     if FAST or browser is None or sys.platform != "emscripten":
         return brief if FAST else full

@@ -10,8 +10,8 @@ follows from that alone:
 
 In each case it goes the shortest way, by breadth-first search, on the assumption that
 what it has not seen is floor. It never opens a box before it knows that the gem is at
-the end. So what it solves within the limit is a bound for agents: what you could do
-with a memory that keeps everything.
+the end. So what it solves within the limit shows what a memory that keeps everything
+can reach at least.
 
     world = BoxWorld(keeps=True)
     state = world.start(rng.random((B, world.start_noise), np.float32))

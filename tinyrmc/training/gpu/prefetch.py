@@ -1,8 +1,8 @@
 """Batches drawn ahead, by a process of their own.
 
-Drawing 1,600 examples of nth farthest takes 6 ms, and a GPU would wait for it. So
-another process draws what the next steps need, and sends it when its turn comes. CuPy
-copies it to the GPU without waiting for the work that is under way there.
+Drawing examples takes time, and a GPU would wait for it. So another process draws what
+the next steps need, and sends it when its turn comes. CuPy copies it to the GPU without
+waiting for the work that is under way there.
 
 No result depends on this: a stream with random access depends on nothing but the step
 and the state of the task. If that state changes, because a curriculum has moved, what
