@@ -46,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("Change its step and its settings: the file says what each is for.")
         return 0
     file = write_example(name, kind="world" if options.world else "task")
-    parts, takes = "its data, its network, its loss", "half a minute"
+    parts = "its data, its network, its loss"
     if options.world:
-        parts, takes = "its world, its agent", "ten seconds"
-    print(f"{file} is a task. It trains in {takes}:\n")
+        parts = "its world, its agent"
+    print(f"{file} is a task. It trains in half a minute:\n")
     print(f"    {train} {shlex.quote(str(file))}\n")
     print(f"Change {parts}: the file says what each is for.", flush=True)
     return 0

@@ -104,7 +104,7 @@ def _empty_and_whole():
         "with k: k[..., :, None] * u[..., None, :].",
     ],
     mistakes="""
-        your keys are not normalised: one twice as long writes four times as much
+        your keys are not normalised: one twice as long finds four times what it wrote
             q, k = ( -> raw = k; q, k = (
             found = ( -> k = raw; found = (
         your queries are not normalised

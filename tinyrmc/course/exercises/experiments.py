@@ -201,7 +201,10 @@ class Report:
                 f"{words}: above {SURE:.0%} they cannot tell. To know more, fix a "
                 "larger number of new runs, and count those alone"
             )
-        return f"{words}, which is too seldom to be chance"
+        return (
+            f"{words}. That is enough to name it here; of kinds that do not differ one "
+            "report in ten names one, too"
+        )
 
 
 def _rates(found: Any) -> list[float]:
