@@ -71,20 +71,22 @@ CLAIMS = [
             "as released, without that norm | inside | released, without the norm",
         ),
         "at 4 x 4, with equal examples (3,000 steps) and at one rate, the release's "
-        "norm on queries, keys and values decides; "
-        "[why](nth_farthest_tried.md#why-the-norm-decides) we do not know. At 8 x 16, "
-        "in 24,000 steps, the printed equations with it reach 55.6 % (seed 0), the "
-        "released form 88.6 % (seed 1). Without its residual and norm that has 53.5 % "
-        "after 14,000 (seed 0), with them 90.7 and 82.0 % (seeds 0 and 1)",
+        "norm on queries, keys and values decides; we do not know "
+        "[why](nth_farthest_tried.md#why-the-norm-decides). At 8 x 16, in 24,000 "
+        "steps, the printed equations with it reach 55.6 % (seed 0), the released "
+        "form 88.6 % (seed 1). In larger batches, after 14,000 steps, the released "
+        "form has 90.7 and 82.0 % (seeds 0 and 1), without its residual and the norm "
+        "after that 53.5 % (seed 0)",
     ),
     Claim(
         "Many slots are better than one, more heads than one (figure 4)",
         PARTLY,
         (),
         "reduced to 4 x 4 and 256 units, 3 seeds: with one slot every seed of eight "
-        "heads ends above every seed of one, by 0.8 and 2.3 points on average; with "
-        "eight slots they end lower. More slots do not help, but one has 2 to 3 times "
-        "the parameters of 8 ([grid](nth_farthest_tried.md#variations))",
+        "heads ends above every seed of one head, on average by 0.8 points (unit "
+        "gates) and 2.3 (memory gates); with eight slots they end lower. More slots "
+        "do not help, but one slot has 2 to 3 times the parameters of eight "
+        "([grid](nth_farthest_tried.md#variations))",
     ),
     Claim(
         "Copy, reverse and double: about 100 % (table 1)",
@@ -113,8 +115,8 @@ CLAIMS = [
         ),
         "three digits and one operation, where the paper has five and two; the LSTM has"
         " 1.2 to 1.4 times the parameters. For program both had a second core to write "
-        "with, for control neither; with it the RMC has 99.8 % there, in one run (seed "
-        "100, with which the one without it was not run; nor was the LSTM with it)",
+        "with, for control neither; with one, the RMC gets 99.8 % on control, in one "
+        "run (seed 100; not run: this seed without it, the LSTM with it)",
     ),
     Claim(
         "The RMC reads WikiText-103, Gutenberg and GigaWord better than an LSTM (table"
@@ -128,10 +130,11 @@ CLAIMS = [
             "--model.embedding-size 300",
         ),
         "not run on these texts. On smaller ones both had one recipe, and our LSTM is "
-        "weak. On the Penn Treebank a larger one is published at 82.7, better than our "
-        "RMC (Zaremba et al. 2014: 20 M parameters, 39 epochs; ours 3.2 M, 12). On "
-        "WikiText-2 a public port's LSTM, by a recipe of its own of up to 100 epochs, "
-        "has 105.6, ahead of its RMC (107.2); our RMC, after 7, is level with that one",
+        "weak. On the Penn Treebank a larger one is published at 82.7, better than "
+        "our RMC (Zaremba et al. 2014: 20 M parameters, 39 epochs; ours 3.2 M, 12 "
+        "epochs). On WikiText-2 a public port's LSTM, by a recipe of its own of up to "
+        "100 epochs, has 105.6, ahead of its RMC (107.2); our RMC, after 7 epochs, is "
+        "level with that one",
     ),
     Claim(
         "Viewport BoxWorld: RMC 98 %, ConvLSTM 73 % (5.3)",
@@ -179,7 +182,7 @@ CLAIMS = [
         PARTLY,
         ("nineteen tasks | babi_10k | large --data.task all",),
         "bAbI v1.2, where the paper has v1.1, and without task 3, whose training file "
-        "we lack; the paper has 4.35 % over these nineteen. Task 16 is another there "
+        "we lack; the paper has 4.35 % over these nineteen. Task 16 differs in v1.2 "
         "(0.0 against 51.8 %); over the other eighteen ours is 4.8 %, the paper's 1.7, "
         "and most of that is task 19, 48.0 against 2.3 %",
     ),
