@@ -16,6 +16,8 @@ FLAGS = {
         "--model.coordinates --model.encoder conv": "",
         "--model.rounds 2": "with the encoder linear: model.rounds",
         "--model.core lstm --model.mem-slots 2": "on the core lstm: model.mem_slots",
+        "--model.core lstm --model.encoder attention --model.head-size 8": "",
+        "--model.core lstm --model.encoder attention --model.mem-slots 2": "on",
     },
     "mini_pacman quick": {
         "--world.view whole --world.viewport 3": "where all is seen: world.viewport",

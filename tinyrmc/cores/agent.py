@@ -53,6 +53,13 @@ class AgentConfig(MapCoreConfig):
     last: bool = field(default=True, metadata=ADDED)
     """the agent is told its last action and the reward for it"""
 
+    @property
+    def used_beside(self) -> tuple[str, ...]:
+        if self.encoder != "attention":
+            return ()
+        size = ["mem_slots"] if self.total_units else ["head_size"]
+        return "num_heads", "total_units", *size
+
     def __post_init__(self):
         super().__post_init__()
         if self.reads_maps and self.encoder != "conv":

@@ -130,6 +130,11 @@ class CoreConfig:
         return used is None or name in used
 
     @property
+    def used_beside(self) -> tuple[str, ...]:
+        """The fields that what is around the core uses."""
+        return ()
+
+    @property
     def own(self) -> Any:
         """The own settings of its core; None if it has none."""
         return self.settings.get(self.core)
@@ -172,6 +177,7 @@ def unused(config: CoreConfig) -> list[str]:
     """The fields that its core does not use, but others do."""
     used, usual = _used(config), _usual(type(config))
     others = {name for e in registry.cores().values() for name in e.used or ()}
+    others -= {*config.used_beside}
     others -= {x.name for x in fields(config)} if used is None else {*used}
     idle = [x.name for x in fields(config) if x.name in others]
     return idle + [name for name in usual if name != config.core]
