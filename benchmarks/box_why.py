@@ -12,6 +12,8 @@ ends      how levels end: solved, by opening a wrong box, or out of steps; and i
 steps     how often the agent takes a first step of the shortest way, where it knows
           enough: with the goal in its window, and out of it; beside a step by chance
 
+And how it came to that: the share of validation levels that it solved on its way.
+
 What its memory tells, `box_taught.py` asks it (`--teach.recall 1`).
 """
 
@@ -29,7 +31,7 @@ from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.environments import box_player
 from tinyrmc.training.machine import environment
 from tinyrmc.training.networks import open_checkpoint, restore_model
-from tinyrmc.training.run import under
+from tinyrmc.training.run import Run, under
 
 ENDS = "solved", "wrong box", "out of steps"
 
@@ -91,6 +93,12 @@ def measure(path: Path) -> dict[str, Any]:
     return {"run": path.name, "step": state["step"], "ends": ends, "steps": steps}
 
 
+def curve(path: Path) -> dict[int, float]:
+    """{step: the share of validation levels that a run solved then}."""
+    lines, metric = Run.open(path).metrics(), "validation_solved"
+    return {line["step"]: line[metric] for line in lines if metric in line}
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     about = "Why does an agent fail levels of BoxWorld?"
@@ -100,7 +108,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", help=also, type=report.json_file, metavar="FILE.json")
     options = parser.parse_args(argv)
     with blas_threads(1):
-        found = {"benchmark": "box_why", "why": [measure(x) for x in options.runs]}
+        why = [measure(x) for x in options.runs]
+    curves = {x.name: curve(x) for x in options.runs}
+    found = {"benchmark": "box_why", "why": why, "curves": curves}
     report.publish(found | {"environment": environment(__version__)}, options.out)
     return 0
 

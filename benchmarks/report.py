@@ -238,6 +238,16 @@ def _why(rows):
     return table
 
 
+def _curves(found):
+    steps = 1200, 2400, 4400
+    shown = [
+        [f"{100 * curve[str(x)]:.1f} %" if str(x) in curve else "" for x in steps]
+        for curve in found.values()
+    ]
+    head = ["solved after so many updates", *(f"{x:,}" for x in steps)]
+    return [head, *([name, *row] for name, row in zip(found, shown, strict=True))]
+
+
 def _release(found):
     """How far the authors' release and ours are apart."""
     cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
@@ -266,4 +276,5 @@ PARTS = {
     "language": _language,
     "after": _after,
     "why": _why,
+    "curves": _curves,
 }
