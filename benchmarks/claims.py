@@ -203,7 +203,7 @@ FRONT: list[tuple[str, ...]] = [
         "floors 50.0, 59.5 %",
     ),
     (
-        "the same, all on the same examples, each at the best of three rates unless "
+        "right answers; equal examples, each core at the best of three rates unless "
         "another is named",
         "nth_farthest_fair | fair",
         "linear attention | after | fair --model.core linear_attention "

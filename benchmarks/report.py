@@ -178,7 +178,7 @@ def _engine(costs):
 def _language(rows):
     names = list(dict.fromkeys(x["name"] for row in rows for x in row["candidates"]))
     head = ["a training step of a language model, words a second (cores)", *names]
-    head += ["tinyrmc's speed / PyTorch's", "its products, of the step"]
+    head += ["tinyrmc's speed / PyTorch's", "share of the step in products"]
     table = [[*head, "products of few rows, of many, SGEMM: GFLOP/s"]]
     for row in rows:
         speeds = {(x["name"], x["cores"]): x for x in row["candidates"]}
