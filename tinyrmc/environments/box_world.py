@@ -62,8 +62,8 @@ class BoxWorld(World):
             of the largest one; a smaller room lies in its upper left.
         colours: of keys and locks.
         limit: steps after which one more ends the level.
-        view: "viewport" shows a window around you, "whole" the board; "remembered" has
-            that window too, and lists all that it has shown in this level.
+        view: "viewport" shows a window around you, "whole" the board; "remembered",
+            in that window's place, a list of all that it has shown in this level.
         viewport: side of that window, an odd number.
         levels: how many levels there are. Each new one is drawn from among these.
         seed: which levels. Two seeds have none in common except by chance.
