@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** About 185 minutes (35 on the core road), in three
+# **Equations 3 to 6, section 3.3.** About 180 minutes (35 on the core road), in three
 # sittings. You need chapter 7 (invariants; on the core road, 6), and chapters 3 and 5
 # for what you build. In this chapter $c$ is what is proposed, $g$ a gradient, and `p`
 # the weights. A hat marks a gate: $\hat f$ and $\hat\imath$ are what the sigmoids of

@@ -530,9 +530,8 @@ for name, (vectors, same) in sets_of(*new).items():
 # and held out the pairs of the last three symbols. After 600 steps, three seeds at each
 # of three rates, 100 % of the other pairs are right. To all held-out pairs it says
 # "different": of the equal ones 0 % are right, of the others 100 %. So these it does
-# not compare. (In training a pair with one of these three always was "different".
-# Whether it compares the other five, or knows their pairs by heart, this does not
-# tell.)
+# not compare. (In training a pair with one of them always was "different". Of the other
+# five this tells nothing.)
 #
 # There are tasks on which your step learns less: chapter 13 (nth farthest) has one, and
 # finds one norm with which it gets further, at the rate that was tried.
