@@ -27,7 +27,8 @@ What an agent lacks, one can tell it: with `--teach.goal` it sees where to go ne
 far as what it has seen tells that. Then it need not remember which box is next, nor
 where it is; what is left is to get there, and to explore. With `--teach.which` it sees
 which thing is next, but not where: so it need not think back from the gem, but has to
-remember the place. With `--world.view remembered` it is the other way round.
+remember the place. With `--world.view remembered --model.encoder attention` it is the
+other way round.
 """
 
 from __future__ import annotations

@@ -150,13 +150,13 @@ CLAIMS = [
         ),
         "smaller networks, a thirteenth of the paper's billion steps; opening any box "
         "solves 35.8 %. A difference of two runs is uncertain by 4 points and more, "
-        "so none is shown. Agents run out of steps on long routes. They seem to "
-        "forget: in other runs, by finer stages, networks without a memory solve "
-        "[these validation levels](worlds_tried.md#what-if-they-need-not-remember): "
-        "shown a list of all that they saw, with another encoder, 95.0 % after 12 "
-        "million steps (at 6 million 56.0, a second seed 73.6), told where to go next "
-        "98.9 and 97.7 % after 23 million, and untold 22.8 %. The LSTM has 5.6 times "
-        "the RMC's parameters (without convolutions 3.3), the ConvLSTM 1.9 times",
+        "so none is shown. Agents run out of steps on long routes. They may forget: "
+        "in other runs, by finer stages, networks without a memory solve [these "
+        "validation levels](worlds_tried.md#what-if-they-need-not-remember): shown a "
+        "list of all that they saw, with another encoder and two maps, 95.0 % after "
+        "12 million steps (at 6 million 56.0, a second seed 73.6), told where to go "
+        "next 98.9 and 97.7 % after 23 million, and untold 22.8 %. The LSTM has 5.6 "
+        "times the RMC's parameters (without convolutions 3.3), the ConvLSTM 1.9 times",
     ),
     Claim(
         "MiniPacman through the viewport: RMC 677, LSTM 550 (5.3)",
