@@ -28,7 +28,8 @@ far as what it has seen tells that. Then it need not remember which box is next,
 where it is; what is left is to get there, and to explore. With `--teach.which` it sees
 which thing is next, but not where: so it need not think back from the gem, but has to
 remember the place. With `--world.view remembered --model.encoder attention` it is the
-other way round.
+other way round; what of that helps, `--teach.forget` asks: the list of what was seen,
+the maps beside it, or both then show no more than the window does, to the same network.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class ShownWorld(BoxWorld):
 
     exploration: Exploration = "nearest"
     period = 0
+    forgets: tuple[str, ...] = ()  # observations that show no more than the window
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
@@ -100,6 +102,12 @@ class ShownWorld(BoxWorld):
         thing = things(known)[0][each, goal]
         shown["goal_look"] = known[each, goal - ~thing] * found
         shown = {name: x.astype(np.uint8) for name, x in shown.items()}
+        if self.forgets:
+            nothing = namespace(known).zeros_like(state["seen"])
+            new = state | {"seen": nothing}
+            self._look(new)
+            found = super().observe(new)
+            shown |= {name: found[name] for name in self.forgets}
         return super().observe(state) | shown
 
     def away(self, state, cells):
@@ -144,6 +152,8 @@ class TeachConfig:
     """the agent is told where to go next, as far as what it has seen tells that"""
     which: bool = False
     """the agent is told which thing is next, as far as what it has seen tells that"""
+    forget: typing.Literal["nothing", "list", "maps", "both"] = "nothing"
+    """of world.view remembered: what is to show no more than the window"""
 
     def __post_init__(self):
         check_values(self, "teach")
@@ -165,6 +175,17 @@ class Config(box_world.Config):
     world: WorldConfig = field(default_factory=WorldConfig)
     teach: TeachConfig = field(default_factory=TeachConfig)
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.teach.forget != "nothing" and self.world.view != "remembered":
+            raise ValueError(
+                f"teach.forget {self.teach.forget} needs world.view remembered, "
+                f"not {self.world.view}, which shows nothing to forget"
+            )
+
+
+FORGET = {"nothing": (), "list": ("view",), "maps": ("around",)}
+FORGET["both"] = FORGET["list"] + FORGET["maps"]
 
 FULL = Config(
     model=replace(box_world.FULL.model, head_size=16, encoder="conv"),
@@ -184,12 +205,14 @@ class Task(box_world.Task):
     def world(self):
         world, teach = super().world, self.config.teach
         world.exploration, world.period = teach.exploration, teach.period
+        world.forgets = FORGET[teach.forget]
         return world
 
     @functools.cached_property
     def held_out_world(self):
         world = super().held_out_world
         world.exploration = self.config.teach.exploration
+        world.forgets = FORGET[self.config.teach.forget]
         return world
 
     def build(self, seed):
