@@ -103,8 +103,10 @@ class ShownWorld(BoxWorld):
         shown["goal_look"] = known[each, goal - ~thing] * found
         shown = {name: x.astype(np.uint8) for name, x in shown.items()}
         if self.forgets:
-            nothing = namespace(known).zeros_like(state["seen"])
-            new = state | {"seen": nothing}
+            xp = namespace(known)
+            walls = self.on(xp)["walls"]  # known from the start
+            seen = xp.broadcast_to(walls, state["seen"].shape).copy()
+            new = state | {"seen": seen}
             self._look(new)
             found = super().observe(new)
             shown |= {name: found[name] for name in self.forgets}

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from boxreference import Player
-from test_box_world import reference, seen_code
+from test_box_world import reference, remembered, seen_code
 from tinytasks import changed
 
 from tinyrmc.environments import box_player
@@ -104,6 +105,46 @@ def test_an_agent_is_told_of_the_goal_what_it_is_to_know():
         at = numbers.shape[2] - expected.shape[2]
         assert (numbers[..., at:] == expected).all() and shown[0].any()
         assert at == 21 + 2  # the key in hand, and the place
+
+
+def test_what_is_to_be_forgotten_shows_no_more_than_the_window():
+    world = box_taught.ShownWorld(view="remembered", levels=40)
+    state, rng = world.start_levels(np.arange(8)), np.random.default_rng(2)
+    levels = [reference(world, number) for number in range(8)]
+    players, apart = [Player(world.grid) for _ in levels], np.zeros(2, int)
+    for _ in range(12):
+        seen = {}
+        for name, world.forgets in box_taught.FORGET.items():
+            seen[name] = world.observe(state)
+        for k, (player, level) in enumerate(zip(players, levels, strict=True)):
+            player.look(level)
+            new = Player(world.grid)
+            new.look(level)
+            whole, now = (remembered(each, level) for each in (player, new))
+            apart += [x != y for x, y in zip(whole, now, strict=True)]
+            for name, shown in seen.items():
+                ours = [shown["view"][k].tolist(), shown["around"][k].tolist()]
+                for at, part in enumerate(("list", "maps")):
+                    expected = now if name in (part, "both") else whole
+                    assert ours[at] == expected[at], (name, part)
+                rest = shown.keys() - {"view", "around"}
+                assert all((shown[x] == seen["nothing"][x]).all() for x in rest)
+        actions = rng.integers(4, size=8)
+        world.step(state, actions, rng.random((8, 1), np.float32))
+        for level, action in zip(levels, actions, strict=True):
+            level.step(action)
+    assert (apart > 40).all()
+
+
+def test_an_agent_forgets_in_training_and_when_it_is_tested():
+    teach = {"forget": "both"}
+    with pytest.raises(ValueError, match=r"teach\.forget both needs world\.view rem"):
+        changed(SMALL, teach=teach)
+    world = {"view": "remembered", "pool": 64}
+    model = {"encoder": "attention", "sight": "codes"}
+    a_task = box_taught.Task(changed(SMALL, model=model, world=world, teach=teach))
+    for world in (a_task.world, a_task.held_out_world):
+        assert world.forgets == ("view", "around")
 
 
 def test_the_loss_is_how_unlikely_the_named_steps_and_the_answers_are():

@@ -74,6 +74,24 @@ def view(world, level):
     ]
 
 
+def remembered(player, level):
+    """What a player knows of a level of the paper's size, as a list and two maps."""
+    (row, column), known = level.player, player.seen
+    shown = {x: seen_code(s) for x, s in known.items()}
+    shown = {x: code for x, code in shown.items() if code > WALL}
+    rows = [
+        [code, shown.get((r, c + 1), 0), r - row + 11, c - column + 11]
+        for (r, c), code in sorted(shown.items())
+        if (r, c - 1) not in shown
+    ]
+    maps = np.zeros((2, 23, 23), int)
+    for r, c in np.ndindex(23, 23):
+        cell = row + r - 11, column + c - 11
+        unseen = cell in player.within and cell not in known
+        maps[:, r, c] = unseen, known.get(cell, "wall") != "floor" and not unseen
+    return rows + [[0] * 4] * (11 - len(rows)), maps.tolist()
+
+
 def toward(rng, levels):
     """Actions that often walk to something: chance alone opens too little."""
     actions = rng.integers(4, size=len(levels))
@@ -313,23 +331,10 @@ def test_what_is_remembered_is_listed_with_its_place_from_you():
         colours = world.constants["palette"]
         for k, (player, level) in enumerate(zip(players, levels, strict=True)):
             player.look(level)
-            (row, column), known = level.player, player.seen
-            shown = {x: seen_code(s) for x, s in known.items()}
-            shown = {x: code for x, code in shown.items() if code > WALL}
-            rows = [
-                [code, shown.get((r, c + 1), 0), r - row + 11, c - column + 11]
-                for (r, c), code in sorted(shown.items())
-                if (r, c - 1) not in shown
-            ]
-            things += len(rows)
-            assert seen["view"][k].tolist() == rows + [[0] * 4] * (11 - len(rows))
-            for r in range(-11, 12):
-                for c in range(-11, 12):
-                    cell = row + r, column + c
-                    unseen = cell in player.within and cell not in known
-                    blocked = known.get(cell, "wall") != "floor" and not unseen
-                    maps = seen["around"][k, :, r + 11, c + 11].tolist()
-                    assert maps == [unseen, blocked], cell
+            rows, maps = remembered(player, level)
+            assert seen["view"][k].tolist() == rows
+            assert seen["around"][k].tolist() == maps
+            things, known = things + sum(row[0] > 0 for row in rows), player.seen
             for r, c in set(player.within) - {level.player, (0, 0)}:
                 code = seen_code(known[r, c]) if (r, c) in known else UNSEEN
                 assert (pictures[k, r, c] == colours[code]).all()
