@@ -9,7 +9,8 @@ The pages are the Markdown files beside this one. Between `<!-- NAME WORDS -->` 
     runs FILE ...         a row for each group of runs of results/FILE.json: the mean of
                           the seeds and their spread, the paper's number, the floors
     measured FILE [N ...] the tables (N: only these, from 0) of a benchmark
-    paper TASK [ROW ...]  the paper's table for that task, ours beside each cell
+    paper TASK [ROW ...]  the paper's table for that task, ours beside each cell; quotes
+                          around a row's name that has spaces
     frequency             perplexity by how often words are
     claims, front         CLAIMS and FRONT, each with what ours say
     after, searched       a row for each core, a column for each of AFTER, with floors;
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -328,7 +330,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     for maker in (runs, measured, paper, frequency, claims, front, after, searched)
 }
 BLOCK = re.compile(
-    rf"<!-- ({'|'.join(MAKERS)})((?: [^\s>]+)*) -->\n.*?<!-- end -->", re.DOTALL
+    rf"<!-- ({'|'.join(MAKERS)})((?: [^>]+)?) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
@@ -336,7 +338,7 @@ def filled(text: str) -> str:
     """A page with its tables as the summaries have them now."""
 
     def made(match: re.Match) -> str:
-        maker, words = match[1], match[2].split()
+        maker, words = match[1], shlex.split(match[2])
         return f"<!-- {maker}{match[2]} -->\n\n{MAKERS[maker](*words)}\n<!-- end -->"
 
     return BLOCK.sub(made, text)
