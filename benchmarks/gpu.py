@@ -312,6 +312,7 @@ class Plan:
         rows: parts of names; a row whose name has one of them is measured. None: all.
         minutes: nothing is begun after these.
         write: called after each row.
+        missing: only rows that are not there yet are measured.
     """
 
     def __init__(
@@ -319,8 +320,10 @@ class Plan:
         rows: Sequence[str] | None = None,
         minutes: float = math.inf,
         write: Callable[[], object] = lambda: None,
+        missing: bool = False,
     ):
         self.rows, self.write, self.wrong = rows, write, False
+        self.missing = missing
         self._end = time.monotonic() + 60 * minutes
 
     def over(self, name: str) -> bool:
@@ -353,7 +356,7 @@ class Plan:
         """
         if self.rows is not None and not any(part in name for part in self.rows):
             return
-        if self.over(name):
+        if (self.missing and name in rows) or self.over(name):
             return
         rows.pop(name, None)
         row = self.attempt(name, measured)
@@ -589,6 +592,7 @@ def measure(
     plan: Plan,
     result: dict,
     checked: Work = WORKS[0],
+    folder: Path | None = None,
 ) -> None:
     """Measure everything into `result`, as the file holds it: kernels are checked at
     one size, steps timed at all. Earlier rows of this program stay, unless they are
@@ -598,7 +602,7 @@ def measure(
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
     errors = check_kernels(xp, checked)
     print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
-    earlier = earlier_result(here)
+    earlier = earlier_result(here, folder)
     result |= earlier | {"machine": here, "kernel_errors": errors}
     timed = result.setdefault("works", [])
     for work in works:
@@ -628,12 +632,12 @@ def _rows_of(timed: list[dict], work: Work | AgentWork) -> dict[str, dict]:
     return timed[-1]["rows"]
 
 
-def result_path(machine: dict) -> Path:
+def result_path(machine: dict, folder: Path | None = None) -> Path:
     """The file of this GPU's results."""
-    return RESULTS / f"gpu-{'-'.join(machine['gpu'].split())}.json"
+    return (folder or RESULTS) / f"gpu-{'-'.join(machine['gpu'].split())}.json"
 
 
-def earlier_result(machine: dict) -> dict:
+def earlier_result(machine: dict, folder: Path | None = None) -> dict:
     """Results written here before by this program in these versions; else {}."""
 
     def lasting(machine):
@@ -642,7 +646,8 @@ def earlier_result(machine: dict) -> dict:
         return kept | {"git_commit": (kept["git_commit"] or "").removesuffix("-dirty")}
 
     with contextlib.suppress(OSError, ValueError, LookupError):
-        found = json.loads(result_path(machine).read_text(encoding="utf-8"))
+        path = result_path(machine, folder)
+        found = json.loads(path.read_text(encoding="utf-8"))
         if lasting(found["machine"]) == lasting(machine):
             return found
     return {}
@@ -673,6 +678,9 @@ def _parser() -> Parser:
     )
     minutes += "takes twice --seconds, and more where something is compiled"
     flag("--minutes", float, minutes, default=math.inf)
+    says = "measure only rows that the file of this GPU does not have yet"
+    parser.add_argument("--missing", action="store_true", help=says)
+    flag("--out", Path, "folder of the results (default: benchmarks/results)")
     return parser
 
 
@@ -702,13 +710,13 @@ def main(
     result: dict[str, Any] = {}
 
     def write():
-        path = result_path(result["machine"])
+        path = result_path(result["machine"], options.out)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         return path
 
-    plan = Plan(options.rows, options.minutes, write)
+    plan = Plan(options.rows, options.minutes, write, options.missing)
     try:
-        measure(xp, chosen, options.seconds, plan, result, works[0])
+        measure(xp, chosen, options.seconds, plan, result, works[0], options.out)
     except Wrong as error:  # a kernel is wrong, and so is all that follows
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1

@@ -11,14 +11,15 @@ takes up the first that is not done. A training that fails is left for the next 
 
 from __future__ import annotations
 
+import json
 import shlex
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import gpu
 
+from tinyrmc import backend
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.cli.sweep import Cell, run_logged
 from tinyrmc.errors import UsageError
@@ -56,19 +57,26 @@ QUEUE = {
     "control-5-lstm": (
         "program_evaluation paper --data.kind control --model.core lstm --tf32"
     ),
+    "program-5": "program_evaluation paper --data.kind program --tf32",
+    "program-5-lstm": (
+        "program_evaluation paper --data.kind program --model.core lstm --tf32"
+    ),
     "wikitext2": "language_modeling wikitext2 --tf32",
 }
 
 
 def measure(folder: Path, minutes: float) -> int:
-    """Measure an agent's update, unless the folder has that; returns the exit code."""
-    if any(folder.glob("gpu-*.json")):
+    """Measure what the folder lacks of an agent's update; returns the exit code."""
+    machine = backend.describe_gpu(backend.device_namespace("cuda"))
+    path, known = gpu.result_path(machine, folder), {}
+    if path.exists():
+        for entry in json.loads(path.read_text("utf-8")).get("agents", ()):
+            known[entry["preset"], entry["levels"]] = entry["rows"].keys()
+    ours = {"ours, kernels", "ours, graph"}
+    if all(ours <= known.get((x.preset, x.levels), set()) for x in gpu.AGENTS):
         return 0
-    words = [HERE / "gpu.py", "--works", "agents", "--minutes", minutes]
-    code = run_logged([*map(str, words)], str(folder / "gpu.log"))
-    for path in gpu.RESULTS.glob("gpu-*.json"):
-        shutil.copy(path, folder)
-    return code
+    words = "--works", "agents", "--missing", "--out", folder, "--minutes", minutes
+    return run_logged([*map(str, (HERE / "gpu.py", *words))], str(folder / "gpu.log"))
 
 
 def main(

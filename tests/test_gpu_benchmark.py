@@ -15,6 +15,7 @@ from tinytasks import changed
 
 from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
+from tinyrmc.training.gpu.capture import CudaGraphs
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
@@ -86,6 +87,13 @@ def test_a_second_call_keeps_what_the_first_has_measured(
         patch.setattr(gpu, "_time_ours_as", lambda *_: 1 / 0)
         some = rows_after("--works", "4", "--rows", "bodies")
     assert some == [(4, kernels, tf32), (3, bodies)]
+    timed = gpu._time_ours_as
+    with monkeypatch.context() as patch:
+        names = []
+        patch.setattr(gpu, "_time_ours_as", lambda *x: names.append(x[2]) or timed(*x))
+        words = "--works", "4", "--rows", "bodies", "ours, kernels"
+        rows_after(*words, "--missing")
+    assert names == [bodies]
     monkeypatch.setattr(gpu, "environment", lambda version: {"git_commit": "another"})
     assert rows_after("--works", "3", "--rows", "bodies") == [(3, bodies)]
 
@@ -100,7 +108,11 @@ def test_an_agents_update_is_checked_and_timed(
         task = make_task(preset, levels)
         return type(task)(changed(task.config, agent={"unroll": 2}))
 
-    make_task = gpu.agents.make_task
+    def with_another_bit(graphs, batch):
+        advance(graphs, batch)
+        graphs.trainer.optimizer.data[:1] *= 1 + 2**-20
+
+    advance, make_task = CudaGraphs.advance, gpu.agents.make_task
     monkeypatch.setattr(gpu.agents, "make_task", short)
     monkeypatch.setattr(gpu, "CHECKED", 3)
     monkeypatch.setattr(gpu, "can_torch", lambda: False)
@@ -115,6 +127,13 @@ def test_an_agents_update_is_checked_and_timed(
     for row in work["rows"].values():
         assert row["errors"]["losses"] < 1e-3
         assert row["steps_per_second"] == pytest.approx(1e3 * 4 * 2 / row["ms"])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with monkeypatch.context() as patch:  # a graph that does something else
+        patch.setattr(CudaGraphs, "advance", with_another_bit)
+        again = [*words, "--rows", "graph", "--out", str(elsewhere)]
+        assert gpu.main(again, [TINY], acting) == 1
+    assert "ours, graph: its steps are not those" in capsys.readouterr().err
     monkeypatch.setattr(gpu.agents, "LARGEST_ERROR", -1.0)
     assert gpu.main([*words, "--rows", "graph"], [TINY], acting) == 1
     assert "its losses are off by" in capsys.readouterr().err

@@ -1,7 +1,10 @@
 """benchmarks/gpu_queue.py, with small runs on the host in the place of its own."""
 
+import json
 import shlex
 
+import fakecupy
+import gpu
 import gpu_queue
 import pytest
 from tinyruns import AT_ONCE, ROOT, TINY
@@ -21,6 +24,32 @@ def test_its_words_are_understood():
         words = [*words[2:], "--device", "cuda"]
         config, _ = parse_words(name, preset, kind.presets[preset][1], Options(), words)
         assert kind(config).config.train.steps > 10_000, name
+
+
+def test_an_agents_update_is_measured_until_all_of_it_is(tmp_path, monkeypatch):
+    """What was cut off, failed, or comes from another GPU does not count."""
+    fakecupy.installed(monkeypatch)
+    path, calls = tmp_path / "gpu-Some-GPU.json", []
+    works = [gpu.AgentWork("quick", levels) for levels in (2, 3)]
+    monkeypatch.setattr(gpu, "AGENTS", works)
+    (tmp_path / "gpu-Another-GPU.json").write_text("{}")
+
+    def run(words, log):
+        calls.append(words)
+        rows = [["ours, kernels"], ["ours, kernels", "ours, graph"]]
+        kept = [[], [rows[1], rows[0]], [rows[1]] * 2][len(calls) - 1]
+        agents = [
+            {"preset": "quick", "levels": n, "rows": dict.fromkeys(names)}
+            for n, names in zip((2, 3), kept, strict=False)
+        ]
+        path.write_text(json.dumps({"agents": agents}))
+        return int(len(calls) == 1)
+
+    monkeypatch.setattr(gpu_queue, "run_logged", run)
+    assert [gpu_queue.measure(tmp_path, 4) for _ in range(5)] == [1, 0, 0, 0, 0]
+    assert len(calls) == 3 and calls[0][1:] == calls[2][1:]
+    options = gpu._parser().parse_args(calls[0][1:])
+    assert options.missing and options.out == tmp_path and options.minutes == 4
 
 
 @pytest.mark.slow
