@@ -326,7 +326,8 @@ def test_ctrl_c_reaches_each_run_once_and_no_other_begins(monkeypatch, tmp_path)
 BAD_WORDS = {
     "lager": "unknown task 'lager' (tasks: larger); did you mean 'larger'?",
     "larger quik --grid model.width=2": "(quick, three); did you mean 'quick'?",
-    "larger": "model.num_heads=1,8; or the name of a grid: widths",
+    "larger": "or the name of a grid: widths, and is missing",
+    "larger --grid nope": "or the name of a grid: widths (given: nope)",
     "larger --grid": "expected at least one argument",
     "--grid model.width=2": "the first word must be a task",
     "larger --grid model.widht=2": "'model.widht'; did you mean 'model.width'?",

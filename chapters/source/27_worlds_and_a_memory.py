@@ -750,9 +750,9 @@ for name, change in changes_of(played["RMC"][2]).items():
 # (Levels that are over by step 8 stand in this row as they were; in the run above 83.5
 # % were not.) With a fresh one every ten steps, too, all three take longer, by 0.9 to
 # 2.5 steps; the first solves a level in a hundred more, the second one fewer, the third
-# three fewer. Three of three go the same way by chance once in eight times, so each of
-# these is a sign of a small cost, and no more. With a fresh one every five steps all
-# three solve fewer levels, by 2 to 12 in a hundred.
+# three fewer. By chance three of three go the same way once in four times, so each of
+# these hints at a small cost, and no more. With a fresh one every five steps all three
+# solve fewer levels, by 2 to 12 in a hundred.
 #
 # So what is older than ten steps is worth little to them. A map of the level we have
 # *not* found: agents that go by one should lose more when they get another level's. But

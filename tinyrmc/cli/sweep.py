@@ -241,9 +241,10 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
     if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
         known = "; or the name of a grid: " * bool(kind.grids) + ", ".join(kind.grids)
         near = nearest(words[0], kind.grids) if words else ""
+        given = f" (given: {' '.join(words)})" if words else ", and is missing"
         raise UsageError(
             "--grid takes each field once with all its values, as in "
-            f"model.mem_slots=1,8 model.num_heads=1,8{known}{near}"
+            f"model.mem_slots=1,8 model.num_heads=1,8{known}{given}{near}"
         )
     return None, grid
 

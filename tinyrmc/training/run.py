@@ -515,8 +515,8 @@ class Run:
         """
         if (found := self._newest()) is None:
             raise RunError(
-                f"{self.path} holds no checkpoint: it stopped before the first one was "
-                "saved; start a new run"
+                f"{self.path} holds no checkpoint: none was saved before it stopped, "
+                "or the file is gone; start a new run"
             )
         return found
 
