@@ -184,6 +184,50 @@ def test_every_command_finds_a_core_whose_file_has_moved(file, capsys):
     assert type(tinyrmc.load("core.npz")).__name__ == "Delta"
 
 
+def test_another_file_in_the_place_of_a_core_is_told_and_kept(file, capsys):
+    """A file that was only renamed is not."""
+    run_train(*TINY, "--core", file, *MORE, "--run", "one")
+    renamed, edited = file.with_name("ours.py"), file.with_name("edited.py")
+    renamed.write_text(DELTA)
+    edited.write_text(DELTA.replace("p.tanh", "p.sigmoid"))
+
+    def told(command, *words):
+        forget()
+        capsys.readouterr()
+        assert command.main([*map(str, words)]) == 0
+        out, err = capsys.readouterr()
+        return out, [line for line in err.splitlines() if "note: " in line]
+
+    def later():
+        return json.loads(Path("one/environment.json").read_text())["later_code"]
+
+    changed = "note: {} has changed since this run began"
+    now_edited = [changed.format("mycores.py, now edited.py,")]
+    for place, notes in (file, []), (renamed, []), (edited, now_edited):
+        out, found = told(evaluate, "one", "--metrics-only", "--core", place)
+        assert found == notes and f" --core {place}, seed 0" in out
+    file.rename(file.with_name("away.txt"))
+    for place, notes in (renamed, []), (edited, now_edited):
+        assert told(evaluate, "one", "--json", "--core", place)[1] == notes
+
+    longer = "--resume", "one", "--core", renamed, "--train.steps", 16
+    assert told(train, *longer)[1] == []
+    file.write_text(DELTA)  # there again, but it is no longer the run's
+    assert told(evaluate, "one", "--json")[1] == []
+    renamed.write_text(edited.read_text())
+    assert told(evaluate, "one", "--json")[1] == [changed.format("ours.py")]
+    longer = "--resume", "one", "--core", edited, "--train.steps", 20
+    assert told(train, *longer)[1] == [changed.format("ours.py, now edited.py,")]
+    assert {k: {*x} for k, x in later().items()} == {
+        "12": {"ours.py", "sizes.py"},
+        "16": {"edited.py", "sizes.py"},
+    }
+    since = ["note: from step 16 on it ran other code, in edited.py"]
+    assert told(evaluate, "one", "--json")[1] == since
+    out, _ = told(report, "one")
+    assert "(edited.py from step 16 " in " ".join(out.split())
+
+
 def forget():
     """As if this process had loaded no file with a core."""
     for each in discovery._brought:
@@ -259,7 +303,13 @@ def test_a_sweep_trains_it_beside_others(file, capsys, monkeypatch):
     moved = file.rename(file.with_name("moved.py"))
     forget()
     assert sweep.main(["--resume", "swept", "--core", str(moved)]) == 0
-    assert "fading" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "fading" in out and "mycores.py, now" not in out
+    moved.write_text(DELTA.replace("p.tanh", "p.sigmoid"))
+    forget()
+    assert sweep.main(["--resume", "swept", "--core", str(moved)]) == 0
+    says = "mycores.py, now moved.py, has changed since this run began (4 runs)"
+    assert says in capsys.readouterr().out
 
 
 def test_a_core_of_its_own_colour_and_all_lines_look_different():

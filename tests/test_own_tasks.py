@@ -157,7 +157,7 @@ def test_a_run_keeps_what_code_ran_and_tells_what_has_changed(folder, capsys):
     forget()
     assert evaluate.main(["one"]) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "note: from step 8 on it ran with another numbers_of.py, scaling.py",
+        "note: from step 8 on it ran other code, in numbers_of.py, scaling.py",
         says.format("scaling.py"),
     ]
     trained(folder, "--run", "three", "--init", "one")

@@ -109,7 +109,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
         said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
         whole = [at.run for at in before if at.whole and at.run]
-        code = Counter(x for each in whole for x in changed_code(each.last_code))
+        changes = (changed_code(each.last_code, each.config) for each in whole)
+        code = Counter(itertools.chain.from_iterable(changes))
         said += [f"{x} ({counted(n, 'run')})" for x, n in code.items()]
         for note in said:
             print(f"  note      {note}")

@@ -103,7 +103,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
         else:
             run = (ranks.run if ranks else Run).open(asked.resume)
             task, described, options = _resume_request(run, names, flags)
-            for each in code_changes(described, run):
+            for each in code_changes(run.config, run):
                 print(f"note: {each}", file=sys.stderr)
             held.enter_context(run.writing())
             arrays, state = load_checkpoint(run)
@@ -324,9 +324,10 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
             f"{run.config['config']['train']['steps']:,}; schedules are those of such "
             f"a run: the next learning rate is {trainer.rate():.3g}{last}"
         )
-    code = own_code().get("own_code", {})
+    code, ran = own_code().get("own_code", {}), run.last_code
     machine = run.environment
-    if any(digest != code.get(name, digest) for name, digest in run.last_code.items()):
+    moved = described.get("core_files") != run.config.get("core_files") and code != ran
+    if moved or any(digest != code.get(name, digest) for name, digest in ran.items()):
         earlier = machine.get("later_code", {}).items()
         kept = {k: x for k, x in earlier if k.isdecimal() and int(k) < trainer.step}
         machine = {**machine, "later_code": kept | {str(trainer.step): code}}

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import words_of
+from ..config import stored_path, words_of
 from ..errors import RunError, UserError
-from ..training.discovery import UnknownTask
+from ..training.discovery import UnknownTask, core_places
+from ..training.machine import other_code
 from ..training.run import (
     Run,
     lines_of,
@@ -159,7 +160,8 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
                 told = [
                     f"{file} {digest}"
                     for file, digest in code.items()
-                    if "," in digest or {c.get(file, digest) for c in codes} != {digest}
+                    if "step" in digest
+                    or {c.get(file, digest) for c in codes} != {digest}
                 ]
                 more = f" ({'; '.join(told)})" if told else ""
                 groups.setdefault(name + more, []).extend(each)
@@ -173,10 +175,9 @@ def code_of(run: Run) -> dict[str, str]:
     last = run.environment.get("own_code", {})
     code = {file: digest[:8] for file, digest in last.items()}
     for step, later in run.environment.get("later_code", {}).items():
-        for file, digest in later.items():
-            if last.get(file) != digest:
-                before = f"{code[file]}, " if file in code else ""
-                code[file] = f"{before}from step {step} {digest[:8]}"
+        for file, digest in other_code(last, later).items():
+            before = f"{code[file]}, " if file in code else ""
+            code[file] = f"{before}from step {step} {digest[:8]}"
         last = later
     return code
 
@@ -235,7 +236,11 @@ def command_words(run_config: dict[str, Any]) -> str:
 
 
 def title_of(state: dict[str, Any]) -> str:
-    """The name of a checkpoint's network: "nth_farthest quick, seed 0, step 20"."""
+    """The name of a checkpoint's network: "nth_farthest quick, seed 0, step 20". It
+    names the files of cores that were read, wherever they are by now.
+    """
     run = state["run"]
+    if files := [*map(stored_path, core_places(run).values())]:
+        run = {**run, "core_files": files}
     name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
     return f"{name}, step {state['step']:,}"

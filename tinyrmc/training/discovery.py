@@ -286,9 +286,16 @@ def core_files(names: Set, kinds: Iterable[type] = ()) -> list[str]:
 
 
 def load_cores_of(config: dict) -> list[ModuleType]:
-    """Import the files of cores that a run's config.json, or a module's file, names:
-    see `word_of`. One that `load_cores` was given takes the place of one of its name,
-    and of any other if it has all cores that are wanted.
+    """Import the files of cores that a run's config.json, or a module's file, names,
+    or those in their `core_places`.
+    """
+    return _load_cores(core_places(config).values())
+
+
+def core_places(config: dict) -> dict[Path, Path]:
+    """{file of cores that a run's config.json, or a module's file, names: the file that
+    is read for it}. One that `load_cores` was given takes the place of one of its name,
+    and of any other if it has all cores that are wanted. UnknownTask as in `word_of`.
     """
     model = config.get("config", {}).get("model")
     model = model if isinstance(model, dict) else {}  # what is wrong is said later
@@ -297,12 +304,12 @@ def load_cores_of(config: dict) -> list[ModuleType]:
     wanted |= {*config.get("cores", ())}
     wanted -= {*registry.cores()} - registry.added()
     having = [file for file in _given if wanted and wanted <= _brought[file]]
-    found = []
+    found = {}
     for file in map(Path, config.get("core_files", ())):
         given = [each for each in _given if each.name == file.name] or having
         place = given[0] if given else _still_there("core_file", str(file), file.stem)
-        found.append(_whole(str(place)))
-    return _load_cores(found)
+        found[Path(os.path.expanduser(file)).resolve()] = _whole(str(place))
+    return found
 
 
 @contextlib.contextmanager

@@ -86,10 +86,10 @@ def code_changes(config: dict[str, Any], run: Run | None) -> list[str]:
     """
     says, ran = [], run.environment.get("own_code", {}) if run else {}
     for step, later in run.environment.get("later_code", {}).items() if run else ():
-        other = [name for name, digest in later.items() if ran.get(name) != digest]
-        says.append(f"from step {step} on it ran with another {', '.join(other)}")
+        if other := other_code(ran, later):
+            says.append(f"from step {step} on it ran other code, in {', '.join(other)}")
         ran = later
-    says += changed_code(ran)
+    says += changed_code(ran, config)
     name, now = f"{config['task']}.py", checksummed(config).get("task_crc")
     known = ran or config.get("task_crc", now) == now
     return says if known else [*says, f"{name} has changed since this run began"]
@@ -178,19 +178,33 @@ def own_code() -> dict[str, Any]:
     return told
 
 
-def changed_code(before: Mapping[str, str]) -> list[str]:
-    """The files that are not as `own_code` told, in words."""
-    now = own_files()
+def changed_code(before: Mapping[str, str], config: dict[str, Any]) -> list[str]:
+    """The files that are not as `own_code` told, in words. The files of a run's cores,
+    which its configuration names, are those that are read for them.
+    """
+    now, cores = own_files(), discovery.core_places(config).items()
     changed = []
     for name, digest in before.items():
-        places = [now.get(name), *(Path(x, name) for x in reversed(discovery.reached))]
-        places.append(Path(os.path.expanduser(name)))
-        path = next((x for x in places if x and x.is_file()), None)
+        own = Path(os.path.expanduser(name))
+        core = [x for was, x in cores if was.parts[-len(own.parts) :] == own.parts]
+        near = [Path(x, own) for x in (*reversed(discovery.reached), "")]
+        near = core or ([now[name]] if name in now else near)
+        path = next(filter(Path.is_file, near), None)
         if path is None:
             changed.append(f"{name} is gone")
         elif _digest(path) != digest:
-            changed.append(f"{name} has changed since this run began")
+            which = name if path.name == own.name else f"{name}, now {path.name},"
+            changed.append(f"{which} has changed since this run began")
     return changed
+
+
+def other_code(before: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
+    """{file: digest} of what `own_code` told later and not before. A file of another
+    name and the same digest was only renamed.
+    """
+    known = {*before.values()}
+    renamed = {k for k, x in later.items() if k not in before and x in known}
+    return {k: x for k, x in later.items() if before.get(k) != x and k not in renamed}
 
 
 def _digest(path: Path) -> str:
