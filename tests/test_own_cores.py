@@ -1,5 +1,6 @@
 """A core of one's own, in one file outside the package, is a core like any other."""
 
+import csv
 import dataclasses
 import importlib
 import json
@@ -23,6 +24,7 @@ from tinyrmc.errors import ConfigError, UsageError, UserError
 from tinyrmc.results.figures import style
 from tinyrmc.results.groups import command_words, parts
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run, task_from_dict
 from tinyrmc.training.telling import idle_fields
 
 DELTA = '''"""A memory of one matrix, in which each write replaces what was there."""
@@ -224,8 +226,63 @@ def test_another_file_in_the_place_of_a_core_is_told_and_kept(file, capsys):
     }
     since = ["note: from step 16 on it ran other code, in edited.py"]
     assert told(evaluate, "one", "--json")[1] == since
-    out, _ = told(report, "one")
-    assert "(edited.py from step 16 " in " ".join(out.split())
+    out, found = told(report, "one")
+    assert "(edited.py from step 16 " in " ".join(out.split()) and found == []
+    told(evaluate, "one", "--json", "--export", "one/best.npz")
+    renamed.write_text(DELTA)
+    notes = [*since, changed.format("edited.py, now ours.py,")]
+    found = told(report, "one", "--best", "--core", renamed)[1]
+    assert found == [x.replace("note", "note: one") for x in notes]
+
+
+def test_two_versions_of_a_core_are_compared_by_their_runs(file, capsys, monkeypatch):
+    """Each run is read with its own file, though both register one name."""
+    other = file.with_name("v2") / "mycores.py"
+    other.parent.mkdir()
+    other.with_name("sizes.py").write_text("LEAST = 2\n")
+    code = DELTA.replace("decay", "pace").replace("p.tanh", "p.sigmoid")
+    other.write_text(code.replace("pace: float = 0.5", "pace: float = 0.25"))
+    for seed, place in enumerate((file, other)):
+        forget()
+        run_train(*TINY, "--core", place, *MORE, "--run", f"g/{seed}", "--seed", seed)
+    words = {str(file): "decay", str(other): "pace"}
+
+    forget()
+    capsys.readouterr()
+    assert report.main(["g", "--out", "table.csv"]) == 0
+    assert capsys.readouterr().err == ""
+    with open("table.csv", encoding="utf-8", newline="") as rows:
+        found = [row["configuration"].split()[-1] for row in csv.DictReader(rows)]
+    assert found == [*words]
+    assert plot.main(["g", "--out", "curves.svg"]) == 0
+    assert capsys.readouterr().err == ""
+    drawn = Path("curves.svg").read_text()
+    assert all(f"<!-- {place} -->" in drawn for place in words)
+
+    seen = []
+    task = discovery.load_task("nth_farthest").Task
+    examine = lambda self, net: seen.append("pace" in repr(net.core)) or []  # noqa: E731
+    monkeypatch.setattr(task, "analyses", examine, raising=False)
+    assert plot.main(["analyses", "g/0", "g/1"]) == 0 and seen == [False, True]
+    assert capsys.readouterr().err == ""  # each has the other file beside it, too
+
+    for seed, place in (0, file), (1, other), (0, file):
+        task_from_dict(Run.open(f"g/{seed}").config)
+        assert discovery.core_files({"fading"}) == [str(place)]  # of a run that begins
+    for seed, net in (0, "g/0"), (1, "core.npz"):
+        forget()
+        tinyrmc.save(tinyrmc.load(f"g/{seed}").core, "core.npz")
+        forget()
+        tinyrmc.load(net)  # it stays, as its core must
+        with pytest.raises(
+            UserError, match=r"'fading' is registered already, in .*choo"
+        ):
+            tinyrmc.load(f"g/{1 - seed}")
+    forget()
+    discovery.load_cores([str(file)])  # named, it yields to no other that is
+    task_from_dict(Run.open("g/0").config)
+    with pytest.raises(UserError, match=r"'fading' is registered already, in .*choose"):
+        discovery.load_cores([str(other)])
 
 
 def forget():

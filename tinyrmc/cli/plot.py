@@ -42,7 +42,7 @@ from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.mistakes import check_given
 from ..training.networks import open_checkpoint, restore_model
-from ..training.run import explained
+from ..training.run import explained, task_from_dict
 from ..training.telling import Table
 from .commands import (
     Parser,
@@ -322,9 +322,10 @@ def analyses_main(argv: list[str]) -> int:
     common, own = names(said)
     cores = [*map(core_of, runs)]
     found: dict[str, dict[str, Table]] = {}
-    for (path, (task, arrays, state)), core, name in zip(
+    for (path, (_, arrays, state)), core, name in zip(
         opened.items(), cores, own, strict=True
     ):
+        task = task_from_dict(state["run"])  # its core, not the one that was read last
         label = name or core or state["run"]["preset"]
         label = f"{label} ({path})" if own.count(name) > 1 else label
         if not hasattr(task, "analyses"):

@@ -109,8 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
         said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
         whole = [at.run for at in before if at.whole and at.run]
-        changes = (changed_code(each.last_code, each.config) for each in whole)
-        code = Counter(itertools.chain.from_iterable(changes))
+        code = Counter(x for at in whole for x in changed_code(at.last_code, at.config))
         said += [f"{x} ({counted(n, 'run')})" for x, n in code.items()]
         for note in said:
             print(f"  note      {note}")

@@ -57,6 +57,8 @@ class Entry:
 
 
 _entries: dict[str, Entry] = {}
+# those that only a run has asked for: another run's file may take the name
+yielding: dict[str, Entry] = {}
 
 
 def register_core(
@@ -109,7 +111,8 @@ def register_core(
             )
         known = used if used is not None or config is None else ()
         here = build
-        there = getattr(_entries.get(name), "build", build)
+        other = _entries.get(name)
+        there = build if other is None or other is yielding.get(name) else other.build
         if [_place(here), here.__qualname__] != [_place(there), there.__qualname__]:
             raise ValueError(
                 f"core {name!r} is registered already, in {_place(there)}; choose "

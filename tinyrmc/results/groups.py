@@ -236,11 +236,10 @@ def command_words(run_config: dict[str, Any]) -> str:
 
 
 def title_of(state: dict[str, Any]) -> str:
-    """The name of a checkpoint's network: "nth_farthest quick, seed 0, step 20". It
-    names the files of cores that were read, wherever they are by now.
+    """The name of a checkpoint's network, with the files of cores that were read:
+    "nth_farthest quick, seed 0, step 20".
     """
     run = state["run"]
-    if files := [*map(stored_path, core_places(run).values())]:
-        run = {**run, "core_files": files}
+    run = {**run, "core_files": [*map(stored_path, core_places(run).values())]}
     name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
     return f"{name}, step {state['step']:,}"

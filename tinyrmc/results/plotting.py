@@ -62,6 +62,9 @@ def draw_curves(
         title += f" {next(iter(groups))}{seed}"
     else:  # what they have in common goes into the title, the rest names each
         words = [parts(*each) for each in zip(configs, groups, strict=True)]
+        if len({*map(tuple, words)}) < len(words):  # one core of several files
+            files = [config.get("core_files", ()) for config in configs]
+            words = [[*a, *b] for a, b in zip(words, files, strict=True)]
         common, own = names(words)
         title = f"{title} {common}".strip()
         pairs = zip(own, configs, groups.values(), strict=True)

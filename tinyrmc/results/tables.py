@@ -12,6 +12,7 @@ import itertools
 import re
 import shlex
 import statistics
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ..backend.files import read_whole, replace
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
 from ..training.discovery import load_task_of
+from ..training.machine import code_changes
 from ..training.networks import restore_model
 from ..training.run import (
     Run,
@@ -212,6 +214,8 @@ def _of_best(run: Run) -> Summary:
         )
     arrays, state = load_arrays(run.best)
     task = task_from_dict(run.config)
+    for each in code_changes(run.config, run):
+        print(f"note: {run.path}: {each}", file=sys.stderr)
     model = restore_model(task, arrays, state)
     found = {"step": state["step"]}
     with blas_threads(1):
@@ -383,7 +387,8 @@ def _named(groups: list[Summary]) -> list[str]:
         if several and " --model.core " not in label and core not in (None, preset):
             label = f"{preset} --model.core {core}{space}{more}"
         shown.append(label)
-    return shown
+    unclear = len({*shown}) < len(shown)  # files of one name, in several folders
+    return [group["label"] for group in groups] if unclear else shown
 
 
 def _without_folder(found: re.Match) -> str:

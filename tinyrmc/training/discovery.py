@@ -222,7 +222,7 @@ def load_task(word: str) -> ModuleType:
 
 
 # the file that registered a core -> its cores
-_brought: dict[Path, set[str]] = {}
+_brought: dict[Path, dict[str, registry.Entry]] = {}
 _given: set[Path] = set()  # those of them that somebody has named, and no run
 
 
@@ -249,18 +249,19 @@ def load_cores(words: Iterable[str]) -> list[ModuleType]:
 def _load_cores(files: Iterable[Path]) -> list[ModuleType]:
     modules = []
     for file in files:
-        if (name := _own_name(file)) in sys.modules and file in _brought:
-            modules.append(sys.modules[name])
-            continue
-        before = {**registry.cores()}
+        name, before = _own_name(file), {**registry.cores()}
+        known = _brought.get(file, {}) if name in sys.modules else {}
         with _importing("core", name, file) as module:
+            for core, entry in known.items():  # another run's has its name by now
+                registry.register_core(core, **vars(entry))
             now = registry.cores()
-            found = {core for core in now if now[core] is not before.get(core)}
+            own = {core for core in now if now[core] is not before.get(core)}
             # a task's file may have been loaded as such
-            here = {k for k, e in now.items() if e.build.__module__ == module.__name__}
-            if not found | here:
+            own |= {k for k, e in now.items() if e.build.__module__ == name}
+            if not own:
                 raise ImportError("it registers no core; see tinyrmc.register_core")
-        _brought[file] = found | here
+        _brought.pop(file, None)  # the last one read comes last
+        _brought[file] = {core: now[core] for core in own}
         modules.append(module)
     return modules
 
@@ -278,18 +279,20 @@ def cores_of(config: Any) -> dict[str, list[str]]:
 def core_files(names: Set, kinds: Iterable[type] = ()) -> list[str]:
     """The files that `load_cores` has brought with these cores, or these classes."""
     modules = {kind.__module__ for kind in kinds}
-    return [
-        stored_path(file)
-        for file, own in _brought.items()
-        if own & names or _own_name(file) in modules
-    ]
+    last = {core: file for file, own in _brought.items() for core in own}
+    used = {last[core] for core in names & last.keys()}
+    return [stored_path(x) for x in _brought if x in used or _own_name(x) in modules]
 
 
 def load_cores_of(config: dict) -> list[ModuleType]:
     """Import the files of cores that a run's config.json, or a module's file, names,
-    or those in their `core_places`.
+    or those in their `core_places`. They hold until a run is read that has others.
     """
-    return _load_cores(core_places(config).values())
+    files = core_places(config).values()
+    modules = _load_cores(files)
+    for file in {*files} - _given:
+        registry.yielding.update(_brought[file])
+    return modules
 
 
 def core_places(config: dict) -> dict[Path, Path]:
@@ -303,7 +306,7 @@ def core_places(config: dict) -> dict[Path, Path]:
     wanted |= {model["core"]} if isinstance(model.get("core"), str) else set()
     wanted |= {*config.get("cores", ())}
     wanted -= {*registry.cores()} - registry.added()
-    having = [file for file in _given if wanted and wanted <= _brought[file]]
+    having = [file for file in _given if wanted and wanted <= _brought[file].keys()]
     found = {}
     for file in map(Path, config.get("core_files", ())):
         given = [each for each in _given if each.name == file.name] or having

@@ -179,17 +179,16 @@ def own_code() -> dict[str, Any]:
 
 
 def changed_code(before: Mapping[str, str], config: dict[str, Any]) -> list[str]:
-    """The files that are not as `own_code` told, in words. The files of a run's cores,
-    which its configuration names, are those that are read for them.
-    """
+    """What is not as `own_code` told, in words: for a run's cores, what is read now."""
     now, cores = own_files(), discovery.core_places(config).items()
     changed = []
     for name, digest in before.items():
         own = Path(os.path.expanduser(name))
         core = [x for was, x in cores if was.parts[-len(own.parts) :] == own.parts]
+        beside = [x.parent / own for _, x in cores]  # loaded may be another run's
+        loaded = [now[name]] if name in now else []
         near = [Path(x, own) for x in (*reversed(discovery.reached), "")]
-        near = core or ([now[name]] if name in now else near)
-        path = next(filter(Path.is_file, near), None)
+        path = next(filter(Path.is_file, core + beside + loaded + near), None)
         if path is None:
             changed.append(f"{name} is gone")
         elif _digest(path) != digest:
@@ -199,11 +198,8 @@ def changed_code(before: Mapping[str, str], config: dict[str, Any]) -> list[str]
 
 
 def other_code(before: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
-    """{file: digest} of what `own_code` told later and not before. A file of another
-    name and the same digest was only renamed.
-    """
-    known = {*before.values()}
-    renamed = {k for k, x in later.items() if k not in before and x in known}
+    """{file: digest} of what `own_code` told later, not before, nor by another name."""
+    renamed = {k for k, x in later.items() if k not in before and x in before.values()}
     return {k: x for k, x in later.items() if before.get(k) != x and k not in renamed}
 
 

@@ -178,8 +178,10 @@ def load_model(
         task = task_from_dict(state["run"])
         if says := "; ".join(changes(path, state["run"])):
             tell(says) if tell else warnings.warn(says, stacklevel=3)
+        cores.registry.yielding.clear()  # it stays, and may be saved: so do its cores
         return restore_model(task, arrays, state)
     modules = [*load_cores_of(state), *map(load_task_of, state.get("tasks", ()))]
+    cores.registry.yielding.clear()
     for name in state.get("cores", ()):
         if name not in cores.registry.cores():
             raise RunError(
