@@ -27,9 +27,10 @@ What an agent lacks, one can tell it: with `--teach.goal` it sees where to go ne
 far as what it has seen tells that. Then it need not remember which box is next, nor
 where it is; what is left is to get there, and to explore. With `--teach.which` it sees
 which thing is next, but not where: so it need not think back from the gem, but has to
-remember the place. With `--world.view remembered --model.encoder attention` it is the
-other way round; what of that helps, `--teach.forget` asks: the list of what was seen,
-the maps beside it, or both then show no more than the window does, to the same network.
+remember the place. With `--world.view remembered --model.encoder attention` it need
+remember nothing, but nobody tells it what is next; what of that helps, `--teach.forget`
+asks: the list of what was seen, the maps beside it, or both then show no more than the
+window does.
 """
 
 from __future__ import annotations

@@ -152,10 +152,10 @@ CLAIMS = [
         "solves 35.8 %. A difference of two runs is uncertain by 4 points and more, "
         "so none is shown. Agents run out of steps on long routes. They may forget: "
         "in other runs, by finer stages, networks without a memory solve [these "
-        "validation levels](worlds_tried.md#what-if-they-need-not-remember): shown a "
-        "list of all that they saw, 95.0 % after 12 million steps (a second seed 92.8 "
-        "% after 9 million; at 6 million 56.0 and 73.6); the same network with a list "
-        "of what is in sight, 23.4 % at 6 million; told where to go next, 99.3 and "
+        "validation levels](worlds_tried.md#what-if-they-need-not-remember): shown "
+        "maps and a list of all that they saw, 95.0 % after 12 million steps (a second "
+        "seed 92.8 % after 9 million; at 6 million 56.0 and 73.6); with a list of what "
+        "is in sight, one seed, 23.4 % at 6 million; told where to go next, 99.3 and "
         "97.6 % after 23 million, and untold 22.4 %. The LSTM has 5.6 times the RMC's "
         "parameters (without convolutions 3.3), the ConvLSTM 1.9 times",
     ),

@@ -786,9 +786,10 @@ for name, change in changes_of(played["RMC"][2]).items():
 # or LSTM plan better than this player, nor that any of the three memories is ahead, nor
 # what the paper shows.
 #
-# What do they lack? Perhaps the memory: in one run, with easier levels before, an agent
-# without one that was shown a list of all that it had seen, and two maps, solved 96.3 %
-# ([what we tried](../benchmarks/worlds_tried.md#what-if-they-need-not-remember)).
+# What do they lack? Perhaps the memory: in one run, with finer stages and another
+# encoder, an agent without one that was shown a list of all that it had seen, and two
+# maps, solved 96.3 % ([what we
+# tried](../benchmarks/worlds_tried.md#what-if-they-need-not-remember)).
 #
 # MiniPacman, scores, two seeds each (the paper gives no spread):
 #
