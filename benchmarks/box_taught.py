@@ -107,9 +107,9 @@ class ShownWorld(BoxWorld):
             xp = namespace(known)
             walls = self.on(xp)["walls"]  # known from the start
             seen = xp.broadcast_to(walls, state["seen"].shape).copy()
-            new = state | {"seen": seen}
-            self._look(new)
-            found = super().observe(new)
+            now = state | {"seen": seen}
+            self._look(now)
+            found = super().observe(now)
             shown |= {name: found[name] for name in self.forgets}
         return super().observe(state) | shown
 
@@ -187,8 +187,12 @@ class Config(box_world.Config):
             )
 
 
-FORGET = {"nothing": (), "list": ("view",), "maps": ("around",)}
-FORGET["both"] = FORGET["list"] + FORGET["maps"]
+FORGET = {
+    "nothing": (),
+    "list": ("view",),
+    "maps": ("around",),
+    "both": ("view", "around"),
+}
 
 FULL = Config(
     model=replace(box_world.FULL.model, head_size=16, encoder="conv"),

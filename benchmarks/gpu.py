@@ -591,8 +591,8 @@ def measure(
     seconds: float,
     plan: Plan,
     result: dict,
+    folder: Path,
     checked: Work = WORKS[0],
-    folder: Path | None = None,
 ) -> None:
     """Measure everything into `result`, as the file holds it: kernels are checked at
     one size, steps timed at all. Earlier rows of this program stay, unless they are
@@ -632,12 +632,12 @@ def _rows_of(timed: list[dict], work: Work | AgentWork) -> dict[str, dict]:
     return timed[-1]["rows"]
 
 
-def result_path(machine: dict, folder: Path | None = None) -> Path:
+def result_path(machine: dict, folder: Path) -> Path:
     """The file of this GPU's results."""
-    return (folder or RESULTS) / f"gpu-{'-'.join(machine['gpu'].split())}.json"
+    return folder / f"gpu-{'-'.join(machine['gpu'].split())}.json"
 
 
-def earlier_result(machine: dict, folder: Path | None = None) -> dict:
+def earlier_result(machine: dict, folder: Path) -> dict:
     """Results written here before by this program in these versions; else {}."""
 
     def lasting(machine):
@@ -680,7 +680,8 @@ def _parser() -> Parser:
     flag("--minutes", float, minutes, default=math.inf)
     says = "measure only rows that the file of this GPU does not have yet"
     parser.add_argument("--missing", action="store_true", help=says)
-    flag("--out", Path, "folder of the results (default: benchmarks/results)")
+    says = "folder of the results (default: benchmarks/results)"
+    flag("--out", Path, says, default=RESULTS)
     return parser
 
 
@@ -705,6 +706,8 @@ def main(
     for part in options.rows or ():
         if not any(part in f"{name}, TF32" for name in NAMES):
             raise UsageError(f"--rows {part}: the rows are {'; '.join(NAMES)}")
+    if not options.out.is_dir():
+        raise UsageError(f"--out {options.out}: there is no such folder; make it first")
     chosen = [work for name in options.works or named for work in named[name]]
     xp = backend.device_namespace("cuda")
     result: dict[str, Any] = {}
@@ -716,7 +719,7 @@ def main(
 
     plan = Plan(options.rows, options.minutes, write, options.missing)
     try:
-        measure(xp, chosen, options.seconds, plan, result, works[0], options.out)
+        measure(xp, chosen, options.seconds, plan, result, options.out, works[0])
     except Wrong as error:  # a kernel is wrong, and so is all that follows
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1

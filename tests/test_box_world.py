@@ -75,7 +75,7 @@ def view(world, level):
 
 
 def remembered(player, level):
-    """What a player knows of a level of the paper's size, as a list and two maps."""
+    """The list and the two maps of a player in a level of the paper's size."""
     (row, column), known = level.player, player.seen
     shown = {x: seen_code(s) for x, s in known.items()}
     shown = {x: code for x, code in shown.items() if code > WALL}

@@ -15,6 +15,7 @@ from tinytasks import changed
 
 from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
+from tinyrmc.errors import UsageError
 from tinyrmc.training.gpu.capture import CudaGraphs
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
@@ -128,6 +129,8 @@ def test_an_agents_update_is_checked_and_timed(
         assert row["errors"]["losses"] < 1e-3
         assert row["steps_per_second"] == pytest.approx(1e3 * 4 * 2 / row["ms"])
     elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(UsageError, match="elsewhere: there is no such folder; make"):
+        gpu.main([*words, "--out", str(elsewhere)], [TINY], acting)
     elsewhere.mkdir()
     with monkeypatch.context() as patch:  # a graph that does something else
         patch.setattr(CudaGraphs, "advance", with_another_bit)

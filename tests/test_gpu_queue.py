@@ -27,7 +27,7 @@ def test_its_words_are_understood():
 
 
 def test_an_agents_update_is_measured_until_all_of_it_is(tmp_path, monkeypatch):
-    """What was cut off, failed, or comes from another GPU does not count."""
+    """One that was cut off, has failed or ran on another GPU does not count."""
     fakecupy.installed(monkeypatch)
     path, calls = tmp_path / "gpu-Some-GPU.json", []
     works = [gpu.AgentWork("quick", levels) for levels in (2, 3)]

@@ -63,8 +63,8 @@ def draw_curves(
     else:  # what they have in common goes into the title, the rest names each
         words = [parts(*each) for each in zip(configs, groups, strict=True)]
         if len({*map(tuple, words)}) < len(words):  # one core of several files
-            files = [config.get("core_files", ()) for config in configs]
-            words = [[*a, *b] for a, b in zip(words, files, strict=True)]
+            for known, config in zip(words, configs, strict=True):
+                known += config.get("core_files", ())
         common, own = names(words)
         title = f"{title} {common}".strip()
         pairs = zip(own, configs, groups.values(), strict=True)
@@ -91,15 +91,7 @@ def draw_curves(
             raise RunError(
                 f"the runs of {label!r} have no value of {task.watched}; leave them out"
             )
-    known = [each.references() for each in tasks.values()]
-    references = {
-        metric: {
-            name: value
-            for name, value in values.items()
-            if all(each.get(metric, {}).get(name) == value for each in known)
-        }
-        for metric, values in known[0].items()
-    }
+    references = _in_all([each.references() for each in tasks.values()])
     metrics = [task.watched]
     if len(against) == 1:
         shared, split = set.intersection(*measured.values()), f"{task.splits[0]}_"
@@ -115,3 +107,15 @@ def draw_curves(
         return figures.learning_curve(
             out, lines, references, metrics, title, against, cores, training
         )
+
+
+def _in_all(known: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """The references of each metric that all tasks have, with one value."""
+    return {
+        metric: {
+            name: value
+            for name, value in values.items()
+            if all(each.get(metric, {}).get(name) == value for each in known)
+        }
+        for metric, values in known[0].items()
+    }

@@ -179,7 +179,7 @@ def own_code() -> dict[str, Any]:
 
 
 def changed_code(before: Mapping[str, str], config: dict[str, Any]) -> list[str]:
-    """What is not as `own_code` told, in words: for a run's cores, what is read now."""
+    """Say which files are not as `own_code` told; a run's cores are those read now."""
     now, cores = own_files(), discovery.core_places(config).items()
     changed = []
     for name, digest in before.items():
