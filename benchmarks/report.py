@@ -248,6 +248,15 @@ def _curves(found):
     return [head, *([name, *row] for name, row in zip(found, shown, strict=True))]
 
 
+def _players(rows):
+    told = [name for name, x in rows[0].items() if isinstance(x, list)]
+    table = [["a script that knows the ghosts", "and the food", *told]]
+    for row in rows:
+        shown = [f"{value:.1f} ± {error:.1f}" for value, error in map(row.get, told)]
+        table.append([row["ghosts"], row["food"], *shown])
+    return table
+
+
 def _release(found):
     """How far the authors' release and ours are apart."""
     cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
@@ -277,4 +286,5 @@ PARTS = {
     "after": _after,
     "why": _why,
     "curves": _curves,
+    "players": _players,
 }

@@ -1,0 +1,107 @@
+"""What is a memory worth in MiniPacman?
+
+    python benchmarks/pacman_players.py [--out FILE.json]
+
+The script that sees the whole maze (`MiniPacman.scripted`) goes for the nearest food
+and keeps away from ghosts. Here it plays with less: of ghosts, or of food, it knows no
+more than what lies in the window of 5 x 5 cells. A level begins with food everywhere,
+so who remembers where they have been knows where all food is left, and no memory tells
+more of it. A player that knows of no food walks to a cell drawn at random, until some
+is in sight.
+
+Each of the four players has 1,024 games. A game ends when a ghost catches Pacman, or
+after 3,000 steps; also counted is what it has scored after 300.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import report
+
+from tinyrmc import __version__
+from tinyrmc.cli.commands import Parser, run_main
+from tinyrmc.environments.maze import CELLS, DIRECTIONS, GONE, PLACES, VIEWPORT
+from tinyrmc.environments.pacman import FLOOR, FOOD, MiniPacman
+from tinyrmc.environments.world import State
+from tinyrmc.training.machine import environment
+
+EARLY = 300  # steps; hardly a game is over by then
+_AWAY = np.abs(np.array(PLACES)[:, None] - PLACES).max(axis=2)
+# [cell or nowhere, Pacman's cell] -> whether it lies in the window
+_SEEN = np.pad(_AWAY <= VIEWPORT // 2, ((0, 1), (0, 0)))
+
+
+def known(world: MiniPacman, state: State, all_ghosts: bool, all_food: bool) -> State:
+    """The games (B) as a player knows them, who sees the window and maybe more."""
+    pacman, ghosts, board = state["pacman"], state["ghosts"], state["board"].copy()
+    if not all_ghosts:
+        seen = _SEEN[ghosts // DIRECTIONS, pacman[:, None]]
+        ghosts = np.where(seen, ghosts, GONE)
+    if not all_food:
+        rows, cells = np.nonzero(~_SEEN[:CELLS].T[pacman])
+        board[rows, world.constants["place"][cells]] = FLOOR
+    return state | {"ghosts": ghosts, "board": board}
+
+
+def walk(world: MiniPacman, mind: State, goals: np.ndarray, u: np.ndarray) -> None:
+    """Put food at a random goal where a player knows of none, CHANGING `mind`; and
+    `goals` (B,), cells: a new one, by u (B,), where the last has been reached.
+    """
+    places = world.constants["place"]
+    lost = ~world.constants["wanted"][mind["board"][:, places[:CELLS]]].any(axis=1)
+    there = goals == mind["pacman"]
+    goals[there] = (u * CELLS).astype(goals.dtype)[there]
+    mind["board"][lost, places[goals[lost]]] = FOOD
+
+
+def play(all_ghosts: bool, all_food: bool, games: int = 1024) -> dict[str, Any]:
+    """How the games of one player end."""
+    world, rng = MiniPacman(), np.random.default_rng(0)
+    state = world.start(rng.random((games, world.start_noise), np.float32))
+    goals, playing = state["pacman"].copy(), np.ones(games, bool)
+    score, length, cleared = np.zeros((3, games))
+    early, step = score, 0
+    while playing.any():
+        step += 1
+        mind = known(world, state, all_ghosts, all_food)
+        walk(world, mind, goals, rng.random(games))
+        noise = rng.random((games, world.noise), np.float32)
+        outcome = world.step(state, world.scripted(mind), noise)
+        score += outcome.reward * playing
+        length += playing
+        playing &= ~outcome.ended
+        cleared = np.where(playing, state["level"] - 1, cleared)
+        if step == EARLY:
+            early = score.copy()
+    return {
+        "ghosts": "all" if all_ghosts else "in the window",
+        "food": "all" if all_food else "in the window",
+        "games": games,
+        **{f"score after {EARLY} steps": mean(early), "score": mean(score)},
+        **{"steps": mean(length), "levels cleared": mean(cleared)},
+    }
+
+
+def mean(of: np.ndarray) -> list[float]:
+    """A mean over games, and half the width of its 95 % confidence interval."""
+    return [of.mean(), 1.96 * of.std() / len(of) ** 0.5]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    about = "What is a memory worth in MiniPacman?"
+    parser = Parser("python benchmarks/pacman_players.py", about)
+    also = "also write the results there"
+    parser.add_argument("--out", help=also, type=report.json_file, metavar="FILE.json")
+    options = parser.parse_args(argv)
+    ways = [(ghosts, food) for ghosts in (True, False) for food in (True, False)]
+    found: dict[str, Any] = {"benchmark": "pacman_players"}
+    found |= {"players": [play(*way) for way in ways]}
+    report.publish(found | {"environment": environment(__version__)}, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)
