@@ -13,6 +13,7 @@ from typing import Any
 
 import tinyrmc
 from tinyrmc.cli.commands import Parser
+from tinyrmc.errors import counted
 from tinyrmc.training.machine import environment
 
 FAST = "ours, compiled"  # with the extra `fast`
@@ -250,10 +251,12 @@ def _curves(found):
 
 def _players(rows):
     told = [name for name, x in rows[0].items() if isinstance(x, list)]
-    table = [["a script that knows the ghosts", "and the food", *told]]
+    head = ["a script that knows the ghosts", "and the food", "looks ahead"]
+    table = [[*head, "games", *told]]
     for row in rows:
+        ahead = f"{counted(row['ahead'], 'step')}", f"{row['games']:,}"
         shown = [f"{value:.1f} ± {error:.1f}" for value, error in map(row.get, told)]
-        table.append([row["ghosts"], row["food"], *shown])
+        table.append([row["ghosts"], row["food"], *ahead, *shown])
     return table
 
 

@@ -7,7 +7,7 @@ import pacman_players
 import pytest
 import report
 
-from tinyrmc.environments.maze import CELLS
+from tinyrmc.environments import maze
 from tinyrmc.environments.pacman import FLOOR, FOOD, GHOST, PILL, MiniPacman
 
 WORLD, WHOLE = MiniPacman(), MiniPacman(view="whole")
@@ -58,7 +58,7 @@ def test_it_walks_to_a_cell_where_it_knows_of_no_food(games):
     goals = np.where(np.arange(200) % 4 < 2, mind["pacman"], 7)
     pacman_players.walk(WORLD, mind, goals, np.full(200, 0.5))
     reached = (np.arange(200) % 4 < 2) | (mind["pacman"] == 7)
-    assert (goals == np.where(reached, CELLS // 2, 7)).all()
+    assert (goals == np.where(reached, maze.CELLS // 2, 7)).all()
     np.testing.assert_array_equal(mind["board"][~lost], before[~lost])
     rows, places = np.nonzero(mind["board"] != before)
     assert rows.tolist() == np.flatnonzero(lost).tolist()
@@ -66,10 +66,34 @@ def test_it_walks_to_a_cell_where_it_knows_of_no_food(games):
 
 
 def test_a_memory_of_food_saves_steps():
-    told = [pacman_players.play(False, food, games=64) for food in (True, False)]
+    told = [
+        pacman_players.play(False, food, ahead=False, games=64)
+        for food in (True, False)
+    ]
     (remembers, _), (forgets, _) = (x["score after 300 steps"] for x in told)
     assert remembers > forgets + 20
-    found = {"players": json.loads(json.dumps(told))}
-    lines = report.markdown(found).splitlines()
+    assert all(x["score after 300 steps"][0] < 0.7 * x["score"][0] for x in told)
+    lines = report.markdown({"players": json.loads(json.dumps(told))}).splitlines()
     assert lines[0].startswith("| a script that knows the ghosts | and the food |")
-    assert lines[2].startswith(f"| in the window | all | {remembers:.1f} ± ")
+    row = f"| in the window | all | 1 step | 64 | {remembers:.1f} ± "
+    assert lines[2].startswith(row)
+
+
+def test_looking_ahead_goes_where_more_food_is_and_shuns_the_ghost(games):
+    """In an empty maze: six steps before the game ends, and in the last one."""
+    state = {name: x[:2].copy() for name, x in games.items()}
+    pacman = maze.NUMBER[3, 8]
+    board = np.full((2, maze.CELLS), FLOOR, np.uint8)
+    board[0, [pacman - 1, *range(pacman + 2, pacman + 9)]] = FOOD
+    board[1, pacman + 1] = FOOD  # which a fast ghost reaches at the same time
+    state["board"][:, WORLD.constants["place"][: maze.CELLS]] = board
+    state["ghosts"][:] = maze.GONE
+    left = maze.FIRST + maze.MOVES.index((0, -1))
+    state["ghosts"][1, 0] = (pacman + 2) * maze.DIRECTIONS + left
+    state |= {"pacman": 0 * state["pacman"] + pacman, "power": 0 * state["power"]}
+    state |= {"food": 0 * state["food"] + 50, "level": np.array([1, 9], np.int32)}
+    state["frame"] = WORLD.limit - np.array([6, 1], np.int32)
+    taken = pacman_players.look_ahead(WORLD, state, np.random.default_rng(6))
+    names = np.array(WORLD.action_names)
+    assert names[WORLD.scripted(state)[0]] == "left"
+    assert names[taken[0]] == "right" and names[taken[1]] != "right"
