@@ -34,6 +34,7 @@ from tinyrmc.training.machine import environment
 
 EARLY = 300  # steps; hardly a game is over by then
 AHEAD = 20  # steps that a player looks ahead
+DISCOUNT = 0.97  # a step; without one it would put off what it can reach
 CAUGHT = 40  # points that it takes being caught to cost
 _AWAY = np.abs(np.array(PLACES)[:, None] - PLACES).max(axis=2)
 # [cell or nowhere, Pacman's cell] -> whether it lies in the window
@@ -70,13 +71,17 @@ def look_ahead(world: MiniPacman, mind: State, rng: np.random.Generator) -> np.n
     count = len(state["pacman"])
     taken = np.tile(np.repeat(np.arange(actions), tries), count // (actions * tries))
     worth, playing = np.zeros(count), np.ones(count, bool)
-    for _ in range(AHEAD):
+    for step in range(AHEAD):
         noise = rng.random((count, world.noise), np.float32)
         outcome = world.step(state, taken, noise)
-        worth += (outcome.reward - CAUGHT * outcome.terminated) * playing
+        gained = outcome.reward - CAUGHT * outcome.terminated
+        worth += DISCOUNT**step * gained * playing
         playing &= ~outcome.ended
         taken = world.scripted(state)
-    return worth.reshape(-1, actions, tries).mean(axis=2).argmax(axis=1)
+    means = worth.reshape(-1, actions, tries).mean(axis=2)
+    # where all are as good, as far as it looks, it goes on as the script does
+    means[np.arange(len(means)), world.scripted(mind)] += 1e-6
+    return means.argmax(axis=1)
 
 
 def play(all_ghosts: bool, all_food: bool, ahead: bool, games: int) -> dict[str, Any]:
