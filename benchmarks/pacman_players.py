@@ -34,7 +34,7 @@ from tinyrmc.training.machine import environment
 
 EARLY = 300  # steps; hardly a game is over by then
 AHEAD = 20  # steps that a player looks ahead
-DISCOUNT = 0.97  # a step; without one it would put off what it can reach
+DISCOUNT = 0.97  # a step, of what is gained later
 CAUGHT = 40  # points that it takes being caught to cost
 _AWAY = np.abs(np.array(PLACES)[:, None] - PLACES).max(axis=2)
 # [cell or nowhere, Pacman's cell] -> whether it lies in the window
