@@ -32,9 +32,9 @@ from tinyrmc.environments.pacman import FLOOR, FOOD, MiniPacman
 from tinyrmc.environments.world import State
 from tinyrmc.training.machine import environment
 
-EARLY = 300  # steps; hardly a game is over by then
+EARLY = 300  # steps
 AHEAD = 20  # steps that a player looks ahead
-DISCOUNT = 0.97  # a step, of what is gained later
+DISCOUNT = 0.97  # of what each step gains, for every step before it
 CAUGHT = 40  # points that it takes being caught to cost
 _AWAY = np.abs(np.array(PLACES)[:, None] - PLACES).max(axis=2)
 # [cell or nowhere, Pacman's cell] -> whether it lies in the window
