@@ -800,8 +800,10 @@ for name, change in changes_of(played["RMC"][2]).items():
 # | no memory | | 482 (476 to 489) |
 #
 # Each run of ours is uncertain by 14 (two standard errors, over its 256 games): of a
-# memory's worth there, at 31 million steps, these runs show nothing. [The
-# results](../benchmarks/worlds.md) have all runs.
+# memory's worth there, at 31 million steps, these runs show nothing. A script that
+# knows where food is left [gains little
+# either](../benchmarks/worlds_tried.md#what-a-memory-is-worth-in-minipacman), unless
+# games are short. [The results](../benchmarks/worlds.md) have all runs.
 #
 # | | |
 # |---|---|
