@@ -331,7 +331,7 @@ def test_what_grows_with_a_sequence_is_measured_and_told(monkeypatch):
 def test_pytorchs_forms_of_the_same_cores_have_the_same_loss():
     pytest.importorskip("torch")
     for name in "transformer", "linear_attention", "delta", "ssm":
-        step = after.Step(name, 200)  # more than a window, and than a chunk
+        step = after.Step(name, 224)  # more than a window; seven chunks
         assert step.theirs() is not None  # which refuses another loss
 
 
