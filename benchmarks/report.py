@@ -13,7 +13,6 @@ from typing import Any
 
 import tinyrmc
 from tinyrmc.cli.commands import Parser
-from tinyrmc.errors import counted
 from tinyrmc.training.machine import environment
 
 FAST = "ours, compiled"  # with the extra `fast`
@@ -254,7 +253,7 @@ def _players(rows):
     head = ["a script that knows the ghosts", "and the food", "looks ahead"]
     table = [[*head, "games", *told]]
     for row in rows:
-        ahead = f"{counted(row['ahead'], 'step')}", f"{row['games']:,}"
+        ahead = f"{row['ahead']} steps" if row["ahead"] else "no", f"{row['games']:,}"
         shown = [f"{value:.1f} ± {error:.1f}" for value, error in map(row.get, told)]
         table.append([row["ghosts"], row["food"], *ahead, *shown])
     return table

@@ -75,7 +75,7 @@ def test_a_memory_of_food_saves_steps():
     assert all(x["score after 300 steps"][0] < 0.7 * x["score"][0] for x in told)
     lines = report.markdown({"players": json.loads(json.dumps(told))}).splitlines()
     assert lines[0].startswith("| a script that knows the ghosts | and the food |")
-    row = f"| in the window | all | 1 step | 64 | {remembers:.1f} ± "
+    row = f"| in the window | all | no | 64 | {remembers:.1f} ± "
     assert lines[2].startswith(row)
 
 
