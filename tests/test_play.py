@@ -122,6 +122,20 @@ def playing(*words, typed=b""):
     os.close(leader), os.close(follower)
 
 
+def test_it_does_not_wait_forever_for_a_key(monkeypatch):
+    """A signal that comes just before it waits is heard when it looks up."""
+    waited = []
+
+    def select(files, _, __, seconds):
+        waited.append(seconds)
+        return files * (len(waited) == 3), [], []
+
+    monkeypatch.setattr(play.select, "select", select)
+    monkeypatch.setattr(play.os, "read", lambda file, most: b"q")
+    assert next(play._keys(0, play.Game(BoxWorld()))) == "q"
+    assert len(waited) == 3 and max(waited) <= 1
+
+
 LEAVES = b"\x1b[?1049l"  # its screen
 terminal = pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
 

@@ -227,7 +227,7 @@ def mini_pacman():
     | LSTM | 550 | {LSTM:.0f} |
     | no memory | | {none:.0f} |
 
-    Each run of ours is uncertain by 14 (two standard errors, over its 256 games): of a
-    memory's worth there, at 31 million steps, these runs show nothing.
+    Each run of ours is uncertain by 14 (two standard errors, over its 256 games): at 31
+    million steps, these runs do not show that a memory is worth anything there.
     """
     return ends("mini_pacman", "test_score")[0]

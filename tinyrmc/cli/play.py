@@ -280,8 +280,10 @@ def _keys(file: int, game: Game) -> Iterator[str]:
     by itself.
     """
     while True:
-        if not select.select([file], [], [], game.pause)[0]:
-            yield ""
+        # it looks up every second: a signal just before `select` does not end it
+        if not select.select([file], [], [], game.pause or 1)[0]:
+            if game.pause:
+                yield ""
         # all that a terminal holds, so that no arrow, three bytes, is cut in two
         elif typed := os.read(file, 4096).decode(errors="replace"):
             yield from re.findall(r"\x1b\[.|.", typed, re.DOTALL)
