@@ -1,4 +1,4 @@
-"""What is a memory worth in MiniPacman?
+"""How much is a memory worth in MiniPacman?
 
     python benchmarks/pacman_players.py [--out FILE.json]
 
@@ -122,7 +122,7 @@ def mean(of: np.ndarray) -> list[float]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    about = "What is a memory worth in MiniPacman?"
+    about = "How much is a memory worth in MiniPacman?"
     parser = Parser("python benchmarks/pacman_players.py", about)
     also = "also write the results there"
     parser.add_argument("--out", help=also, type=report.json_file, metavar="FILE.json")

@@ -1,4 +1,4 @@
-"""What a memory is worth in MiniPacman: players know what they are said to know."""
+"""Players of MiniPacman who know less of it: each knows what it should."""
 
 import json
 
